@@ -87,6 +87,30 @@ def check_residual_view(page: sync_api.Page) -> None:
 
 
 @pytest.mark.slow
+def test_the_walk_is_whole_on_a_low_screen_beside_a_long_verdict(browser: sync_api.Browser, address: str):
+    """Also while presenting; a press shows all of the verdict."""
+    with watched_page(browser, address, controls=False) as page:
+        page.set_viewport_size({"width": 1280, "height": 720})
+        choose_race(page, "ADED sampled")
+        sync_api.expect(part(page, "race-title")).to_have_text("ADED sampled")
+        page.locator(".ax-run-view[data-method='aded'] .ax-look").click()
+        show_tab(page, "verify")
+        drawn(page)
+        walk, verdict = part(page, "walk-card").locator(".ax-wide"), part(page, "verdict")
+        cut = "e => e.scrollHeight > e.clientHeight + 1"
+        assert not walk.evaluate(cut)
+        assert verdict.evaluate(cut)
+        verdict.click()
+        assert not verdict.evaluate(cut)
+        verdict.click()
+        part(page, "present").click()
+        drawn(page)
+        assert verdict.evaluate(cut)
+        assert page.locator(".ax-run-head").evaluate_all(CUT_HEADS) == []
+        assert inside(walk, (part(page, "dock").bounding_box() or {"y": 0})["y"])
+
+
+@pytest.mark.slow
 def test_the_settings_of_a_race_are_not_cut_before_its_methods(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, controls=False) as page:
         page.set_viewport_size({"width": 1280, "height": 720})
@@ -394,6 +418,7 @@ def test_a_menu_closes_when_something_else_is_pressed(browser: sync_api.Browser,
         part(page, "more").locator("summary").click()
         page.locator("[data-edit='prompt']").click()
         sync_api.expect(page.locator("#ax-prompt")).to_be_visible()
+        assert inside(part(page, "play")), "the bar at the bottom is cut below open controls"
         sync_api.expect(opened).to_have_count(0)
         page.evaluate("scrollTo(0, 0)")
         part(page, "more").locator("summary").click()

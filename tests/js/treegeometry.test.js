@@ -67,6 +67,30 @@ test("the tokens of a long chain are whole, at the cost of numbers", () => {
   assert.ok(nodes.some(({ id }) => !numbers.get(id)) && nodes.some(({ id }) => numbers.get(id)));
 });
 
+const numbersIn = ({ grid, names }) => numbersBeside(grid.nodes, names, grid, MOST, placeScores(grid.nodes, names, grid, MOST).ends);
+
+test("the accepted path keeps its numbers before other nodes, and a node has all of its numbers or none", () => {
+  const box = { width: 1204, height: 292 };
+  let few = 0;
+  for (const chain of [2, 4, 5, 6]) {
+    const opened = drawn(treeOfRows(6, chain).map((one) => ({ ...one, text: `w${one.id}` })), box, null, LOOKS.presented);
+    const numbers = numbersIn(opened);
+    const [path, others] = [true, false].map((first) => opened.grid.nodes.filter(({ y }) => (y === 0) === first));
+    for (const one of opened.grid.nodes) assert.ok(["", numbersOf(one)].includes(numbers.get(one.id)));
+    if (others.every(({ id }) => numbers.get(id))) continue;
+    few++;
+    assert.ok(path.every(({ id }) => numbers.get(id)), `chain of ${chain}`);
+  }
+  assert.ok(few > 1);
+});
+
+test("in rows that are too low for numbers the accepted path has them while presenting", () => {
+  const { grid, names } = drawn(treeOfRows(24), { width: 1204, height: 292 }, null, LOOKS.presented);
+  assert.equal(grid.numbers, "path");
+  const numbers = numbersIn({ grid, names });
+  assert.ok(grid.nodes.every(({ id, y }) => Boolean(numbers.get(id)) === (y === 0)));
+});
+
 test("a token is cut only without numbers, and while presenting only after the type is smaller", () => {
   const box = { width: 1204, height: 292 };
   const opened = (chain) => drawn(treeOfRows(6, chain), box, null, LOOKS.presented);

@@ -30,8 +30,12 @@ export function mount({ part, state, player, subscribe }) {
     const on = toggle.getAttribute("aria-pressed") !== "true";
     toggle.setAttribute("aria-pressed", String(on));
     root.dataset.rejected = String(on);
-    for (const { parts } of views) keepInView(parts.text, parts.text.querySelector(".ax-now"));
+    showNow();
   });
+  const showNow = () => {
+    for (const { parts } of views) keepInView(parts.text, parts.text.querySelector(".ax-now"));
+  };
+  new ResizeObserver(showNow).observe(root); // the texts are lower beside some tabs
 
   subscribe("frame", ({ race }) => [race], ({ race }) => {
     views = race.runs.map(createRun);

@@ -6,13 +6,14 @@ export const COLUMN = { least: 24, most: 210, indent: 20 };
 export const LETTER = { token: 7.3, number: 6, mark: 22, end: 16 }; // widths in pixels of a character of a token, of a number, and of the space for the marks around a label or the one before it
 export const LETTERS = { least: 3, most: 22 }; // characters of a label's token
 export const LEVELS = { most: 3, height: 14, first: 5 }; // levels of the labels of the first row where they are wider than a column: their number, the height of one, and how much higher the first one is then, above the marks
-// What the columns have space for, the best first: the numbers of nodes before another one of their row, those of the last node of a row, and
-// the labels of the first row on one level.
+// What the columns have space for, the best first: the numbers of the first row, which is the accepted path, those of other nodes before another
+// one of their row, those of the last node of another row, and the labels of the first row on one level.
 const SPACES = [
-  { between: true, last: true, level: true },
-  { between: false, last: true, level: true },
-  { between: false, last: false, level: true },
-  { between: false, last: false, level: false },
+  { path: true, between: true, last: true, level: true },
+  { path: true, between: false, last: true, level: true },
+  { path: true, between: false, last: false, level: true },
+  { path: false, between: false, last: false, level: true },
+  { path: false, between: false, last: false, level: false },
 ];
 export const FORK = "Y "; // before the token of a node after which the target was undecided
 const SHRUNK = [0.9, 0.8]; // shares of their size to which texts are reduced before tokens are cut
@@ -41,7 +42,7 @@ function neededBy({ nodes, depth, names, isBetween }, space, sizes) {
   const needs = new Array(depth).fill(COLUMN.least);
   let right = 0;
   for (const node of nodes) {
-    const wide = (isBetween(node) ? LETTER.mark : LETTER.end) + labelWidth(node, names, sizes, isBetween(node) ? space.between : space.last);
+    const wide = (isBetween(node) ? LETTER.mark : LETTER.end) + labelWidth(node, names, sizes, !node.y ? space.path : isBetween(node) ? space.between : space.last);
     if (!isBetween(node)) right = Math.max(right, wide - (depth - node.x) * COLUMN.least);
     else if (node.y || space.level) needs[node.x] = Math.max(needs[node.x], wide);
   }

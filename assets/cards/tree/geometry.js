@@ -51,7 +51,8 @@ function listed(nodes) {
 //   nodes: with their final rows; place: of a node; width, height: of the picture; type: pixels of a unit
 //   size, small: font sizes of tokens and numbers as shares of the full ones; marks: size of the marks, likewise; least: see LOOKS; scale, most: the zoom of the picture, and the largest one
 //   readable: the zoom from which the labels can be read
-//   numbers: where the small numbers are: "below", "beside" or null, as beside a token that is cut; list: whether it is an indented list
+//   numbers: where the small numbers are: "below", "beside", "path", that is beside the labels of the first row only, or null, as beside a token
+//   that is cut; levels: of the labels of the first row; list: whether it is an indented list
 //   letters: characters of a node's label; above: whether it is above the edge, not beside the mark; raised: by how much it is higher than
 //   others; scored: whether its rows are high enough for scores
 export function geometry(box, nodes, zoom, { type, least } = LOOKS.page) {
@@ -105,7 +106,8 @@ function columns(box, tree, zoom, type, sizes) {
     above: ({ y }) => !y || high >= ABOVE,
     raised: ({ x, y }) => (y === 0 && levels > 1 ? LEVELS.first + (x % levels) * level : 0),
     height: top + BENEATH + MARGIN.bottom + high * rows,
-    numbers: !whole ? null : high >= BELOW ? "below" : legible ? "beside" : null,
+    levels,
+    numbers: !whole ? null : high >= BELOW ? "below" : legible ? "beside" : FONT.number * small * type >= SMALLEST.number ? "path" : null,
     scored: legible,
   };
 }
@@ -211,27 +213,30 @@ function textsOf(node, names, grid, most) {
   return [label, { id, kind: "below", left: start, y: low, half: HALF.below, end: start }];
 }
 
-// Returns a function: where the mark of the next node in the row of a node begins, or the picture ends.
+// Returns a function: where the mark of the next node in the row of a node begins or, in a first row with labels on several levels, which are
+// above the marks, the next label of its level; or the picture ends.
 function marksOf(nodes, grid, most) {
   const marks = new Map(grid.list ? [] : nodes.map((node) => [`${node.x}/${node.y}`, grid.place(node)[0] - 0.5 * diameter(node, most, grid.marks) - APART]));
-  return ({ x, y }) => marks.get(`${x + 1}/${y}`) ?? grid.width;
+  const labels = new Map(nodes.filter(({ y }) => y === 0 && grid.levels > 1).map((node) => [node.x, labelPlace(node, grid, most)[0] - APART]));
+  return ({ x, y }) => (y === 0 && grid.levels > 1 ? labels.get(x + grid.levels) : marks.get(`${x + 1}/${y}`)) ?? grid.width;
 }
 
 // The small numbers below each edge, by id: all that fit before the next node of the row and before the next score.
 export function numbersBelow(nodes, grid, most, ends) {
-  const marks = marksOf(nodes, grid, most);
+  const marks = marksOf(nodes, { ...grid, levels: 1 }, most);
   const end = (node) => Math.min(marks(node), ends.below.get(node.id) ?? Infinity);
   const fits = (node, text) => numbersPlace(node, grid, most)[0] + TEXT.below * Math.max(1, grid.small) * text.length <= end(node);
   return new Map(nodes.map((node) => [node.id, shorter(node).find((text) => fits(node, text)) ?? ""]));
 }
 
-// The numbers of a node, and what is left out first.
-const shorter = (node) => [numbersOf(node), numbersOf({ ...node, prior: null }), ""];
+// The numbers of a node; without space for all of them, only how many nodes are folded below it.
+const shorter = (node) => [numbersOf(node), numbersOf({ ...node, visits: null, prior: null }), ""];
 
 // The small numbers beside each label, by id: all that fit before the next node of the row and before the next score.
 export function numbersBeside(nodes, names, grid, most, ends) {
   const marks = marksOf(nodes, grid, most);
   const ending = (node, text) => labelPlace(node, grid, most)[0] + labelLength(names.get(node.id), text, grid);
   const end = (node) => Math.min(marks(node), ends.beside.get(node.id) ?? Infinity);
-  return new Map(nodes.map((node) => [node.id, shorter(node).find((text) => !text || (names.get(node.id) && ending(node, text) <= end(node))) ?? ""]));
+  const offered = (node) => (grid.numbers === "path" && node.y ? [""] : shorter(node));
+  return new Map(nodes.map((node) => [node.id, offered(node).find((text) => !text || (names.get(node.id) && ending(node, text) <= end(node))) ?? ""]));
 }

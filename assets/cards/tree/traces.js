@@ -69,7 +69,7 @@ export function traces(nodes, { grid, colours, prior, band = [-Infinity, Infinit
   const below = nodes.filter((n) => n.id);
   const names = labelsOf(nodes, grid, most);
   const scores = placeScores(nodes, names, grid, most);
-  const beside = grid.numbers === "beside" ? numbersBeside(nodes, names, grid, most, scores.ends) : null;
+  const beside = grid.numbers === "beside" || grid.numbers === "path" ? numbersBeside(nodes, names, grid, most, scores.ends) : null;
   const ends = edgeEnds(nodes, names, beside, scores.shown, grid, most);
   const edges = ["opened", "unverified", "searched", "unreached", "rejected", "accepted", "trail", "bonus", "correction", "plain"].flatMap((kind) =>
     WIDTHS[kind].map((width, bucket) => edgeTrace(below, byId, grid, ends, kind, style[kind], width, bucket, most)),

@@ -10,6 +10,21 @@ export function mount({ part, subscribe }) {
     setText(part("sentence"), sentence);
     setText(part("detail"), detail);
   });
+  unfoldable(part("verdict"));
+}
+
+// Where the verdict is cut (card.css), the tooltip has all of it, and a press shows it.
+function unfoldable(box) {
+  const isCut = () => box.scrollHeight > box.clientHeight + 1;
+  box.addEventListener("pointerenter", () => {
+    box.title = isCut() ? box.textContent.trim() : "";
+    box.dataset.cut = String(isCut() || box.dataset.whole === "true");
+  });
+  box.addEventListener("click", () => {
+    if (!window.getSelection().isCollapsed) return; // words are being selected
+    box.dataset.whole = String(isCut());
+    box.title = "";
+  });
 }
 
 const SLOWER = 0.95; // speed-up below which a run is called slower
