@@ -132,7 +132,7 @@ class watched_page:
 
         Drawing the sections takes longer than the rest of the page.
         """
-        self._controls, self._sections = controls or sections, sections
+        self._open = unfold if sections else open_controls if controls else None
         self.url, self.width = address + query, width
         self._spare = SPARE.setdefault((browser, "/".join(address.split("/")[:3])), [])
         self._tab = self._spare.pop() if self._spare else Tab(browser)
@@ -141,10 +141,8 @@ class watched_page:
     def __enter__(self) -> sync_api.Page:
         self._tab.open(self.url, self.width)
         self.page.wait_for_selector(".ax-run-view .ax-step", state="attached")
-        if self._sections:
-            unfold(self.page)
-        if self._controls:
-            open_controls(self.page)
+        if self._open:
+            self._open(self.page)
             self.page.wait_for_function(CHARTED)
         return self.page
 

@@ -86,13 +86,18 @@ def check_residual_view(page: sync_api.Page) -> None:
         assert part(page, visible).locator(".ax-wide").evaluate("e => e.scrollWidth <= e.clientWidth + 1")
 
 
+def open_sampled_race(page: sync_api.Page) -> None:
+    """The race with the longest verdict and the longest settings, on a low screen."""
+    page.set_viewport_size({"width": 1280, "height": 720})
+    choose_race(page, "ADED sampled")
+    sync_api.expect(part(page, "race-title")).to_have_text("ADED sampled")
+
+
 @pytest.mark.slow
 def test_the_walk_is_whole_on_a_low_screen_beside_a_long_verdict(browser: sync_api.Browser, address: str):
     """Also while presenting; a press shows all of the verdict."""
     with watched_page(browser, address, controls=False) as page:
-        page.set_viewport_size({"width": 1280, "height": 720})
-        choose_race(page, "ADED sampled")
-        sync_api.expect(part(page, "race-title")).to_have_text("ADED sampled")
+        open_sampled_race(page)
         page.locator(".ax-run-view[data-method='aded'] .ax-look").click()
         show_tab(page, "verify")
         drawn(page)
@@ -113,9 +118,7 @@ def test_the_walk_is_whole_on_a_low_screen_beside_a_long_verdict(browser: sync_a
 @pytest.mark.slow
 def test_the_settings_of_a_race_are_not_cut_before_its_methods(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, controls=False) as page:
-        page.set_viewport_size({"width": 1280, "height": 720})
-        choose_race(page, "ADED sampled")
-        sync_api.expect(part(page, "race-title")).to_have_text("ADED sampled")
+        open_sampled_race(page)
         cut = page.locator(".ax-line > :is(.ax-line-part, .ax-source)").evaluate_all(
             "all => all.filter(e => e.scrollWidth > e.clientWidth).map(e => e.className)"
         )

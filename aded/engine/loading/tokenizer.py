@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 
@@ -92,7 +93,12 @@ class TokenTexts:
         return _shown(bytes(v for v in values if v is not None))
 
     def _decode(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return _decoded(self._tokenizer, ids)
+
+
+def _decoded(tokenizer: Any, ids: Sequence[int]) -> str:
+    """The text of token ids, with special tokens, as it is."""
+    return tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
 def _shown(data: bytes) -> str:
@@ -123,9 +129,7 @@ def continued(tokenizer: Any, known: Sequence[int], fresh: Sequence[int]) -> lis
         fresh: the whole prompt as the tokenizer splits it.
     """
 
-    def text(ids: Sequence[int]) -> str:
-        return tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-
+    text = partial(_decoded, tokenizer)
     if list(fresh[: len(known)]) == list(known):
         return list(fresh)
     whole = text(fresh)

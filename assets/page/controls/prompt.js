@@ -40,7 +40,8 @@ export function mountPrompt(root, maximum) {
   }
 
   root.addEventListener("input", ({ target }) => target.matches(FIELD) && update());
-  new MutationObserver(update).observe(root, { subtree: true, childList: true });
+  const isMade = () => root.querySelector(FIELD) !== known || !note.isConnected;
+  new MutationObserver(() => isMade() && update()).observe(root, { subtree: true, childList: true });
   onLanguage(update);
   update();
 }
