@@ -129,6 +129,18 @@ class KVCache(Cache):
         for tensor in self.tensors:
             tensor[..., start:, :] = 0
 
+    @torch.inference_mode()
+    def copy_from(self, other: KVCache, tokens: int) -> None:
+        """Replace all committed tokens by the first ``tokens`` slots of another cache of the same model."""
+        for index, layer in enumerate(other.layers):
+            if len(self.layers) <= index:
+                self.layers.append(KVCacheLayer(self))
+            if not self.layers[index].is_initialized:
+                self.layers[index].lazy_initialization(layer.keys, layer.values)
+        for mine, theirs in zip(self.tensors, other.tensors):
+            mine[..., :tokens, :] = theirs[..., :tokens, :]
+        self.length = tokens
+
     def free(self) -> None:
         """Free the memory now. Cache and layers reference each other, so the garbage collector would free it later."""
         self.graphs.clear()

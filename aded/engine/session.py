@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from aded.core.tree import DraftTree
 from aded.engine.kv_cache import KVCache
 from aded.engine.layers.tree_attention import sdpa_without_cudnn
 from aded.engine.outputs import DrafterNeeds, TreeOutput
-from aded.engine.step_graph import FixedStep, StepKind, features_of, read_verdict, sampling_keys
+from aded.engine.step_graph import PREFILL_TOKENS, FixedStep, StepKind, features_of, read_verdict, sampling_keys
 from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.settings import SamplingSettings
@@ -96,6 +96,9 @@ class TargetSession:
         self, ids: Sequence[int], hidden_layers: tuple[int, ...] = ()
     ) -> Generator[int, None, torch.Tensor | None]:
         """Like ``prefill``, one forward pass per ``next``: yields the number of tokens so far after each one but the last."""
+        if self.target.pool is not None and not self.length and 0 < len(ids) <= PREFILL_TOKENS:
+            own = self.target.pool.prefill(np.asarray(ids, dtype=np.int64), self.cache, hidden_layers)
+            return None if own is None else own.clone()
         size = CAUSAL_CHUNK if self.target.masks.attached and not hidden_layers else PREFILL_CHUNK
         features = []
         for start in range(0, len(ids), size):
@@ -166,6 +169,7 @@ class TargetSession:
         prefix: Sequence[int] | np.ndarray,
         rule: Rule,
         needs: DrafterNeeds = DrafterNeeds(),  # noqa: B008
+        meanwhile: Callable[[], object] | None = None,
     ) -> tuple[Verification, TreeOutput]:
         """Verify a tree: forward pass, acceptance and compaction; on a GPU in one CUDA graph if possible.
 
@@ -174,6 +178,7 @@ class TargetSession:
             prefix: all committed token ids, the root last.
             rule: how the target chooses tokens.
             needs: outputs that the drafter needs besides the verdict.
+            meanwhile: called while a GPU runs a captured step; not called otherwise.
 
         Returns:
             The verdict, and the target's output with one row per node; its tensors are valid until the next forward pass.
@@ -184,7 +189,7 @@ class TargetSession:
             return verdict, _with_reader_output(output, verdict, needs)
         kind = self._kind(rule, needs, tree)
         keys = sampling_keys(tree, self.length, rule.settings) if kind.sampling is not None else None
-        output, result = self._run_step(tree, kind, keys, rule.settings)
+        output, result = self._run_step(tree, kind, keys, rule.settings, meanwhile)
         if kind.sampling is None:
             verdict = self._with_non_finite(verify(tree, output.logits, prefix, rule, self.target.pool.verdicts), output)
             return verdict, _with_reader_output(output, verdict, needs)
@@ -205,10 +210,15 @@ class TargetSession:
             self.cache.wipe(self.length)
 
     def _run_step(
-        self, tree: DraftTree, kind: StepKind, keys: np.ndarray | None = None, settings: SamplingSettings | None = None
+        self,
+        tree: DraftTree,
+        kind: StepKind,
+        keys: np.ndarray | None = None,
+        settings: SamplingSettings | None = None,
+        meanwhile: Callable[[], object] | None = None,
     ) -> tuple[TreeOutput, np.ndarray]:
         n, step = len(tree), self._step(tree, kind)
-        result = step.run(tree, keys, settings)
+        result = step.run(tree, keys, settings, meanwhile)
         tokens, probabilities = step.unpack_top_k(result, n) if kind.top_k else (None, None)
         features = step.features[:n] if step.features is not None else None
         return TreeOutput(step.logits[:n], features, tokens, probabilities, step.unpack_reader_output(result)), result

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MIN_CONTEXT = 256
+PREFILL_TOKENS = 256
+"""Longest prompt that one captured forward pass prefills; an eager one takes ten times as long for a small model."""
 MAX_STEPS = 256
 """Graphs kept per cache; the least recently used is dropped first. One decode of up to 1024 tokens has at most 45 of a kind
 (sizes times contexts); methods use several kinds."""
@@ -106,13 +108,20 @@ class FixedStep:
         self._inputs.fill(DraftTree.root_only(0), cache.length, None, None)
         self._replay = Replay(self._body, target.device, memory)
 
-    def run(self, tree: DraftTree, keys: np.ndarray | None, settings: SamplingSettings | None) -> np.ndarray:
+    def run(
+        self,
+        tree: DraftTree,
+        keys: np.ndarray | None,
+        settings: SamplingSettings | None,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> np.ndarray:
         """Verify a tree.
 
         Args:
             tree: at most ``nodes`` nodes.
             keys: random-number key of each node, int64 ``[n]``, from ``sampling_keys``; None if greedy.
             settings: sampling settings with the operations of this step's kind; None if greedy.
+            meanwhile: see ``Replay``.
 
         Returns:
             int64 ``[2 + nodes + …]``: number of accepted nodes; the bonus or correction token, or ``-1 - depth`` of the first
@@ -120,7 +129,7 @@ class FixedStep:
             sampling settings); then the data of ``unpack_top_k`` and ``unpack_reader_output``.
         """
         self._inputs.fill(tree, self.cache.length, keys, settings)
-        self._replay()
+        self._replay(meanwhile)
         return self._host_result.numpy()
 
     def unpack_top_k(self, result: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -215,6 +224,7 @@ class StepPool:
         self._free: list[KVCache] = []
         self.steps: weakref.WeakSet[Any] = weakref.WeakSet()
         self._graph_memory: Any = None
+        self._prefill_cache: KVCache | None = None
         self.captured = 0
         self.capture_seconds = 0.0
 
@@ -254,6 +264,25 @@ class StepPool:
             cache, (bucket, n_keys, kind), lambda memory: FixedStep(self._target, cache, bucket, n_keys, kind, memory)
         )
 
+    def prefill(self, ids: np.ndarray, cache: KVCache, hidden_layers: tuple[int, ...]) -> torch.Tensor | None:
+        """Prefill an empty cache in one captured forward pass, which writes to a cache of its own, so that all share its graph.
+
+        Args:
+            ids: at most ``PREFILL_TOKENS`` token ids, int64 ``[n]``.
+            cache: receives the keys and values.
+            hidden_layers: see ``DrafterNeeds``.
+
+        Returns:
+            Features of these tokens, ``[n, layers * hidden]``, valid until the next forward pass; None without layers.
+        """
+        own = self._prefill_cache or KVCache(PREFILL_TOKENS, int(self._target.config.num_hidden_layers))
+        self._prefill_cache, n = own, PREFILL_TOKENS
+        kind = StepKind(None, hidden_layers)
+        step = self.graph(own, (n, n, kind), lambda memory: FixedStep(self._target, own, n, n, kind, memory))
+        step.run(DraftTree.chain(int(ids[0]), ids[1:].tolist()), None, None)
+        cache.copy_from(own, len(ids))
+        return None if step.features is None else step.features[: len(ids)]
+
     def graph(self, cache: KVCache, key: tuple[Any, ...], capture: Callable[[Any], T]) -> T:
         """The graph of this key on a cache; ``capture`` makes it if it is new, with the memory pool that all graphs share."""
         return recent(cache.graphs, key, lambda: self._captured(capture), MAX_STEPS)
@@ -273,6 +302,9 @@ class StepPool:
         """Free all caches and graphs that are not in use."""
         self.verdicts.clear()
         self._free_caches(self._free)
+        if self._prefill_cache is not None:
+            self._prefill_cache.free()
+            self._prefill_cache = None
 
     def _free_caches(self, caches: list[KVCache]) -> None:
         for cache in list(caches):

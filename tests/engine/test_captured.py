@@ -17,7 +17,7 @@ from aded.drafters.methods.speculative import SpeculativeDrafter
 from aded.engine import load_check, step_graph
 from aded.engine.kv_cache import KVCache
 from aded.engine.outputs import DrafterNeeds
-from aded.engine.step_graph import FixedStep, StepKind, context_bucket, read_verdict, sampling_keys
+from aded.engine.step_graph import PREFILL_TOKENS, FixedStep, StepKind, context_bucket, read_verdict, sampling_keys
 from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.settings import SamplingSettings
@@ -109,12 +109,28 @@ def test_other_sampling_parameters_need_no_other_graphs():
         for method in ("aded", SpeculativeDrafter(ChainRunner(draft, target.vocab_size), None, None, draft_length=3)):
             record = Decoder(target, method, settings).run(PROMPT)
             assert method != "aded" or record.token_ids == truth
-        chains = [key for step in draft.pool.steps for key in step.cache.graphs]
+        chains = [key for step in draft.pool.steps for key in step.cache.graphs if key[-1] != StepKind(None)]  # prefill
         kinds.append(
             ({step.kind for step in target.pool.steps}, {key[-1] for key in chains}, {key[-2] for key in target.pool.verdicts})
         )
     assert kinds[0] == kinds[1] == kinds[2]
     assert len(kinds[0][1]) == len(kinds[0][2]) == 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_captured_prefill_equals_an_eager_one_on_every_cache_and_longer_prompts_are_prefilled_eagerly(family):
+    """Each decode has a cache of its own, new or used before; all share the graph, which is as long as the longest prompt."""
+    eager, target = tiny_target(family), fixed_target(family)
+    layers, before = (1, -1), len(target.pool.steps)
+    for prompt in (PROMPT, PROMPT[:1], (PROMPT * 60)[:PREFILL_TOKENS], (PROMPT * 60)[: PREFILL_TOKENS + 1]):
+        wanted, found = eager.session(400), target.session(400)
+        features = [session.prefill(prompt, layers) for session in (wanted, found)]
+        torch.testing.assert_close(*features, atol=1e-4, rtol=1e-4)
+        for mine, other in zip(found.cache.layers, wanted.cache.layers):
+            torch.testing.assert_close(mine.keys[:, :, : len(prompt)], other.keys[:, :, : len(prompt)], atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(mine.values[:, :, : len(prompt)], other.values[:, :, : len(prompt)], atol=1e-4, rtol=1e-4)
+        assert found.length == wanted.length == len(prompt)
+    assert len(target.pool.steps) == before + 1
 
 
 def test_simultaneous_decodes_use_different_caches():
@@ -203,7 +219,7 @@ def test_a_cache_has_capacity_for_the_padded_tree_at_the_last_token(prompt):
     for _ in decoder.stream((PROMPT * 100)[:prompt]):
         capacity = decoder._session.cache.capacity
         assert capacity >= prompt + 60 + target.padded_nodes(65)
-    assert all(step.cache.capacity in (1024, capacity) for step in target.pool.steps)
+    assert all(step.cache.capacity in (PREFILL_TOKENS, 1024, capacity) for step in target.pool.steps)
 
 
 def test_a_second_run_of_a_decoder_does_not_size_its_cache_by_the_last_budget():
