@@ -440,17 +440,12 @@ class Decoder:
         draft tree is kept: discarding it because of its tokens would change the output distribution.
         """
         prefix = self._tokens[: self._length]
-        meanwhile = None if len(tree) == 1 else lambda: self._anticipate(tree)
-        verification, output = session.verify(tree, prefix, self.rule, self._recorder.needs, meanwhile)
+        verification, output = session.verify(tree, prefix, self.rule, self._recorder.needs)
         if verification.non_finite is not None and len(tree) > 1 and tree.sampled_from is None:
             session.wipe()
             tree = DraftTree.root_only(int(prefix[-1]))
             verification, output = session.verify(tree, prefix, self.rule, self._recorder.needs)
         return tree, verification, output
-
-    def _anticipate(self, tree: DraftTree) -> None:
-        context = self._context()
-        self.drafter.anticipate(*(context.copy(), tree.copy()) if self._custom else (context, tree))
 
     def _check_finite(self, tree: DraftTree, verification: Verification, length: int) -> None:
         if (node := verification.non_finite) is not None:

@@ -153,12 +153,6 @@ class Drafter:
         """Draft a tree of at most ``budget`` nodes, the root included (``budget >= 1``)."""
         raise AdedError(f"{type(self).__name__} has no propose; define it")
 
-    def anticipate(self, context: Context, tree: DraftTree) -> None:
-        """Read what ``observe`` and the next ``propose`` will probably read, so that it is in the processor's caches by then.
-
-        Called while a GPU verifies ``tree``, drafted at ``context``; it must change nothing.
-        """
-
     def observe(self, outcome: Outcome) -> None:
         """Learn from a verified draft."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -169,7 +169,6 @@ class TargetSession:
         prefix: Sequence[int] | np.ndarray,
         rule: Rule,
         needs: DrafterNeeds = DrafterNeeds(),  # noqa: B008
-        meanwhile: Callable[[], object] | None = None,
     ) -> tuple[Verification, TreeOutput]:
         """Verify a tree: forward pass, acceptance and compaction; on a GPU in one CUDA graph if possible.
 
@@ -178,7 +177,6 @@ class TargetSession:
             prefix: all committed token ids, the root last.
             rule: how the target chooses tokens.
             needs: outputs that the drafter needs besides the verdict.
-            meanwhile: called while a GPU runs a captured step; not called otherwise.
 
         Returns:
             The verdict, and the target's output with one row per node; its tensors are valid until the next forward pass.
@@ -189,7 +187,7 @@ class TargetSession:
             return verdict, _with_reader_output(output, verdict, needs)
         kind = self._kind(rule, needs, tree)
         keys = sampling_keys(tree, self.length, rule.settings) if kind.sampling is not None else None
-        output, result = self._run_step(tree, kind, keys, rule.settings, meanwhile)
+        output, result = self._run_step(tree, kind, keys, rule.settings)
         if kind.sampling is None:
             verdict = self._with_non_finite(verify(tree, output.logits, prefix, rule, self.target.pool.verdicts), output)
             return verdict, _with_reader_output(output, verdict, needs)
@@ -210,15 +208,10 @@ class TargetSession:
             self.cache.wipe(self.length)
 
     def _run_step(
-        self,
-        tree: DraftTree,
-        kind: StepKind,
-        keys: np.ndarray | None = None,
-        settings: SamplingSettings | None = None,
-        meanwhile: Callable[[], object] | None = None,
+        self, tree: DraftTree, kind: StepKind, keys: np.ndarray | None = None, settings: SamplingSettings | None = None
     ) -> tuple[TreeOutput, np.ndarray]:
         n, step = len(tree), self._step(tree, kind)
-        result = step.run(tree, keys, settings, meanwhile)
+        result = step.run(tree, keys, settings)
         tokens, probabilities = step.unpack_top_k(result, n) if kind.top_k else (None, None)
         features = step.features[:n] if step.features is not None else None
         return TreeOutput(step.logits[:n], features, tokens, probabilities, step.unpack_reader_output(result)), result

@@ -108,20 +108,13 @@ class FixedStep:
         self._inputs.fill(DraftTree.root_only(0), cache.length, None, None)
         self._replay = Replay(self._body, target.device, memory)
 
-    def run(
-        self,
-        tree: DraftTree,
-        keys: np.ndarray | None,
-        settings: SamplingSettings | None,
-        meanwhile: Callable[[], object] | None = None,
-    ) -> np.ndarray:
+    def run(self, tree: DraftTree, keys: np.ndarray | None, settings: SamplingSettings | None) -> np.ndarray:
         """Verify a tree.
 
         Args:
             tree: at most ``nodes`` nodes.
             keys: random-number key of each node, int64 ``[n]``, from ``sampling_keys``; None if greedy.
             settings: sampling settings with the operations of this step's kind; None if greedy.
-            meanwhile: see ``Replay``.
 
         Returns:
             int64 ``[2 + nodes + …]``: number of accepted nodes; the bonus or correction token, or ``-1 - depth`` of the first
@@ -129,7 +122,7 @@ class FixedStep:
             sampling settings); then the data of ``unpack_top_k`` and ``unpack_reader_output``.
         """
         self._inputs.fill(tree, self.cache.length, keys, settings)
-        self._replay(meanwhile)
+        self._replay()
         return self._host_result.numpy()
 
     def unpack_top_k(self, result: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -200,12 +200,7 @@ class SessionCounts:
             probabilities: their probabilities, highest first, float32 ``[n, k]``; a node whose first is 0 is skipped.
         """
         assert not self.arrays.published, "the published rule learns from the text alone"
-        _store_target_top(self.arrays, text, tree.tokens, tree.parents, tokens, probabilities, self.now, True)
-
-    def find_rows(self, text: np.ndarray, tree: DraftTree) -> None:
-        """Read the rows that `observe_top_k` will write, which brings them into the processor's caches; changes nothing."""
-        none = np.empty((0, 0), dtype=np.int32)
-        _store_target_top(self.arrays, text, tree.tokens, tree.parents, none, none.astype(np.float32), self.now, False)
+        _store_target_top(self.arrays, text, tree.tokens, tree.parents, tokens, probabilities, self.now)
 
     def has_counts(self, bigram: np.ndarray) -> bool:
         """Whether there are session counts for a bigram, int32 ``[2]``; False for fewer than two tokens."""
@@ -335,12 +330,12 @@ def learn(base, session, text, start, now):
 
 
 @njit(cache=True)
-def _store_target_top(session, text, tokens, parents, top_tokens, top_probabilities, now, write):
-    """As `SessionCounts.observe_top_k`; without ``write`` the rows are only read. Returns the last position of any of them."""
+def _store_target_top(session, text, tokens, parents, top_tokens, top_probabilities, now):
+    """As `SessionCounts.observe_top_k`."""
     last_seen, orders, target_top = session.last_seen, session.orders, session.target_top
-    kept, latest = min(top_tokens.shape[1], target_top.shape[1]), np.int64(0)
+    kept = min(top_tokens.shape[1], target_top.shape[1])
     for node in range(len(tokens)):
-        if write and not top_probabilities[node, 0] > 0:
+        if not top_probabilities[node, 0] > 0:
             continue
         key, key_length, path_node, position = np.int64(0), 0, node, len(text) - 1
         for i in range(min(TARGET_ORDERS, len(orders))):
@@ -353,9 +348,6 @@ def _store_target_top(session, text, tokens, parents, top_tokens, top_probabilit
             if key_length < orders[i]:
                 break
             row = _find(session.keys, key)
-            if not write:
-                latest = max(latest, np.int64(last_seen[row] + target_top[row, 0, 1])) if row >= 0 else latest
-                continue
             if row < 0:
                 row = _insert_row(session, key)
                 last_seen[row] = now - TARGET_AGE
@@ -363,7 +355,6 @@ def _store_target_top(session, text, tokens, parents, top_tokens, top_probabilit
             target_top[row, kept:, 1] = 0
             for slot in range(kept):
                 target_top[row, slot, 0], target_top[row, slot, 1] = top_tokens[node, slot], top_probabilities[node, slot]
-    return latest
 
 
 @njit(cache=True, inline="always")

@@ -74,27 +74,6 @@ def test_every_method_writes_the_same_on_the_gpu(gpu_model, questions, kind):
             assert Decoder(gpu_model, method, settings, record=False).run(question).token_ids == plain
 
 
-def test_a_drafter_anticipates_while_the_gpu_verifies_and_the_text_is_the_same():
-    """Once for every draft of more than the root, and never for plain decoding."""
-
-    class Counting(OracleDrafter):
-        calls = proposed = 0
-
-        def propose(self, context, budget):
-            tree = super().propose(context, budget)
-            self.proposed += len(tree) > 1
-            return tree
-
-        def anticipate(self, context, tree):
-            self.calls += 1
-
-    target = tiny()
-    truth = alone(target, PROMPT, 40, Rule(GenerationSettings().sampling))
-    drafter = Counting(truth)
-    assert Decoder(target, drafter, GenerationSettings(max_new_tokens=40, budget=8)).run(PROMPT).token_ids == truth
-    assert drafter.calls == drafter.proposed > 1
-
-
 def test_fifty_runs_and_model_switches_leak_no_memory():
     def run():
         target = tiny()

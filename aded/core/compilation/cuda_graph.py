@@ -40,16 +40,14 @@ class Replay:
             self()  # the first launch of a graph is slower than later ones
 
     @torch.inference_mode()
-    def __call__(self, meanwhile: Callable[[], object] | None = None) -> None:
-        """Run the body and wait until it has finished; ``meanwhile`` runs on the processor while a GPU runs the body."""
+    def __call__(self) -> None:
+        """Run the body and wait until it has finished."""
         if self._graph is None:
             body = self._body()
             assert body is not None, "the owner of the body was freed"
             body()
         else:
             self._graph.replay()
-            if meanwhile is not None:
-                meanwhile()
             torch.cuda.current_stream(self._device).synchronize()
 
 

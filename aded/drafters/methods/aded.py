@@ -79,12 +79,6 @@ class AdedDrafter(CoupledDrafter, Inspectable, Persistent):
     def propose(self, context: Context, budget: int) -> DraftTree:
         return self._search(context, budget)
 
-    def anticipate(self, context: Context, tree: DraftTree) -> None:
-        """Find the session rows of the draft, and search as if its first chain were accepted."""
-        if self._learns_top_k:
-            self._session.find_rows(self._suffix(context), tree)
-        self._search(replace(context, tokens=np.concatenate([context.tokens, tree.first_chain().tokens[1:]])), len(tree))
-
     def observe(self, outcome: Outcome) -> None:
         """Count each emitted token once, then learn the target's top-k tokens at every node.
 
@@ -200,7 +194,6 @@ class AdedDrafter(CoupledDrafter, Inspectable, Persistent):
         context = Context(text, 3)
         self._read([0, 0, 0])
         self.propose(context, 2)
-        self.anticipate(context, DraftTree.root_only(0))
         self.explain(context, 2)
         self._rows([(0, 0)])
         learned_exponent(self._base.arrays, self._session.arrays, self._coupling, text, 1)
