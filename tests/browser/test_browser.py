@@ -173,7 +173,7 @@ def test_light_and_dark_are_switched_and_the_charts_follow(browser: sync_api.Bro
         assert page.locator("body.dark").count() == 0
 
 
-@pytest.mark.parametrize("width", [390, 768, 1440])
+@pytest.mark.parametrize("width", [390, *(pytest.param(width, marks=pytest.mark.slow) for width in (768, 1440))])
 def test_the_page_never_scrolls_sideways(browser: sync_api.Browser, address: str, width: int):
     with watched_page(browser, address, width=width) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
