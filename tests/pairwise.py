@@ -22,5 +22,5 @@ def pairwise(*parameters: Sequence[Any]) -> list[Any]:
     for case in cases:
         values = [parameters[place][index] for place, index in case]
         marks = () if case in kept else pytest.mark.slow
-        made.append(pytest.param(*values, marks=marks, id="-".join(map(str, values))))
+        made.append(pytest.param(*values, marks=marks, id="-".join(getattr(value, "__name__", str(value)) for value in values)))
     return made
