@@ -141,10 +141,10 @@ def test_coupled_output_equals_plain_decoding_with_the_same_seed(target, draft, 
 
 @pytest.mark.parametrize("budget", [8, pytest.param("auto", marks=pytest.mark.slow)])
 def test_sampled_output_follows_the_target(target, draft, budget):
-    """Chi-square of the first two tokens of 350 decodes against the exact joint distribution; one false alarm in 10^6."""
+    """Chi-square of the first two tokens of 150 decodes against the exact joint distribution; one false alarm in 10^6."""
     settings = {"temperature": 0.9, "top_k": 3}
     counts, shared = np.zeros((VOCAB, VOCAB)), drafter(draft, length=3)
-    for seed in range(350):
+    for seed in range(150):
         generation = GenerationSettings(max_new_tokens=2, budget=budget, seed=seed, **settings)
         first, second = Decoder(target, shared, generation, record=False).run(PROMPT).token_ids
         counts[first, second] += 1
