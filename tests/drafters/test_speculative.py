@@ -133,7 +133,7 @@ def test_greedy_output_equals_plain_decoding(target, draft, length):
 
 @pytest.mark.parametrize("more", [{}, {"top_p": 0.9}, {"repetition_penalty": 1.3}])
 def test_coupled_output_equals_plain_decoding_with_the_same_seed(target, draft, more):
-    for seed in range(4):
+    for seed in range(2):
         settings = GenerationSettings(max_new_tokens=30, budget=24, temperature=0.8, seed=seed, **more)
         record = Decoder(target, drafter(draft, "coupled"), settings).run(PROMPT)
         assert record.token_ids == alone(target, PROMPT, 30, Rule(settings.sampling))
