@@ -44,7 +44,7 @@ def last_layer(target: Any, ids: torch.Tensor) -> LayerKeysValues:
     return LayerKeysValues(layer.keys[0], layer.values[0])
 
 
-def trained_head(target: Any, kind: Kind, texts: Sequence[Sequence[int]], steps: int = 150) -> DraftHead:
+def trained_head(target: Any, kind: Kind, texts: Sequence[Sequence[int]], steps: int = 90) -> DraftHead:
     """A head that has learned these texts of equal length."""
     rows = Text.plain(np.array(texts))
     torch.manual_seed(0)

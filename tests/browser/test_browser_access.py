@@ -51,7 +51,6 @@ def violations(page: sync_api.Page, axe: str) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_no_panel_has_a_serious_violation(browser: sync_api.Browser, address: str, axe: str, theme: str, tmp_path: Path):
     with watched_page(browser, address, query=f"?__theme={theme}", sections=True) as page:
-        assert violations(page, axe) == []
         open_race(page, make_race(), tmp_path)
         for box in page.locator("details.ax-every, [data-part='agreement-every']").all():
             box.evaluate("e => { e.open = true; }")

@@ -78,17 +78,6 @@ def test_a_conversation_has_two_turns_each_a_race_of_its_own(live_page: sync_api
     sync_api.expect(fold).to_contain_text("之前 1 轮")
 
 
-def test_a_reloaded_race_says_why_it_cannot_be_continued(live_page: sync_api.Page, live: Live):
-    page = live_page
-    first_turn(page, live)
-    at_rest(page)
-    assert "run=" in page.url
-    page.reload()
-    sync_api.expect(part(page, "turn-why")).to_contain_text("it ran before this page was loaded")
-    sync_api.expect(part(page, "turn-why").get_by_role("button")).to_be_hidden()
-    sync_api.expect(field(page)).to_be_hidden()
-
-
 @pytest.mark.slow
 def test_a_refused_message_stays_in_its_field_and_the_race_on_screen(live_page: sync_api.Page, live: Live):
     page = live_page
@@ -112,7 +101,7 @@ def test_a_refused_message_stays_in_its_field_and_the_race_on_screen(live_page: 
     ended(page)
 
 
-def test_the_turns_of_a_shared_race_are_shown_and_only_its_visitor_can_continue_them(
+def test_the_turns_of_a_shared_race_are_shown_and_only_its_visitor_can_continue_them_until_a_reload(
     browser: sync_api.Browser, live_page: sync_api.Page, live: Live
 ):
     page = live_page
@@ -132,3 +121,7 @@ def test_the_turns_of_a_shared_race_are_shown_and_only_its_visitor_can_continue_
     with watched_page(browser, live.address, query="#" + gone) as other:
         sync_api.expect(part(other, "note-text")).to_contain_text("This live race is no longer available")
         sync_api.expect(part(other, "note-text")).to_contain_text("It is turn 2 of a conversation")
+    page.reload()
+    sync_api.expect(part(page, "turn-why")).to_contain_text("it ran before this page was loaded")
+    sync_api.expect(part(page, "turn-why").get_by_role("button")).to_be_hidden()
+    sync_api.expect(field(page)).to_be_hidden()

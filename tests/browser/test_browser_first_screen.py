@@ -368,7 +368,7 @@ def test_a_prediction_leaves_the_tree_in_view(browser: sync_api.Browser, address
         sync_api.expect(page.locator(".ax-plot")).not_to_contain_text("✓")
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 390])
 def test_the_controls_are_those_of_the_race_on_screen(browser: sync_api.Browser, address: str, width: int):
     with watched_page(browser, address, controls=False) as page:
         page.set_viewport_size({"width": width, "height": 844})

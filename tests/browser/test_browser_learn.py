@@ -135,12 +135,6 @@ def test_the_tour_ends_with_what_the_user_can_do_next(page: sync_api.Page, prese
     assert words in tour_text(page)
 
 
-def test_no_tour_is_offered_while_the_controls_are_hidden(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, query="#hide=controls", sections=True) as page:
-        sync_api.expect(part(page, "present")).to_be_visible()
-        sync_api.expect(part(page, "tour")).to_be_hidden()
-
-
 def tour_text(page: sync_api.Page) -> str:
     return page.locator(".ax-tour").inner_text()
 

@@ -164,7 +164,7 @@ def test_without_a_model_a_part_says_what_its_ablation_needs(page: sync_api.Page
     sync_api.expect(page.locator(".ax-lesson-chart .main-svg").first).to_be_visible()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 390])
 def test_a_part_opens_the_controls_of_an_ablation_and_they_start_it(live_page: sync_api.Page, live: Live, width: int):
     live_page.set_viewport_size({"width": width, "height": 844})
     live_page.evaluate("() => { document.body.classList.remove('ax-drawer'); location.hash = 'lesson=puct&part=5'; }")

@@ -181,7 +181,7 @@ def test_invalid_parts_of_a_link_are_reported_with_a_remedy_and_the_rest_is_used
         sync_api.expect(part(page, "race-title")).to_have_text("A summary")
 
 
-def test_a_field_shows_the_value_that_is_used(page: sync_api.Page):
+def test_a_field_shows_the_value_that_is_used_and_its_limits(page: sync_api.Page):
     page.locator("#ax-controls button.label-wrap", has_text="Sampling").click()
     for name, typed, shown in (
         ("seed", "007", "7"),
@@ -194,6 +194,13 @@ def test_a_field_shows_the_value_that_is_used(page: sync_api.Page):
         field.press("Tab")
         sync_api.expect(field).to_have_value(shown)
         assert page.locator(f"#ax-{name} .ax-error").is_hidden()
+    field = page.locator("#ax-max-new-tokens")
+    field.locator("input[type=text]").fill("513")
+    field.locator("input[type=text]").press("Tab")
+    sync_api.expect(field.locator(".ax-error")).to_contain_text("Give a number from 1 to 512")
+    field.locator("input[type=text]").fill("512")
+    field.locator("input[type=text]").press("Tab")
+    sync_api.expect(field.locator(".ax-error")).to_be_hidden()
     field = page.locator("#ax-temperature input[type=text]")
     field.fill("3.5")
     field.press("Tab")
@@ -209,6 +216,8 @@ def test_a_link_sets_theme_language_and_hidden_controls(browser: sync_api.Browse
     with watched_page(browser, address, query="?hide=controls#theme=dark&lang=zh") as page:
         assert page.locator("body.dark").count() == 1
         sync_api.expect(part(page, "tour")).to_have_text("导览")
+        sync_api.expect(part(page, "tour")).to_be_hidden()
+        sync_api.expect(part(page, "present")).to_be_visible()
         sync_api.expect(page.locator("#ax-controls")).to_be_hidden()
         page.keyboard.press("Home")
         wait_for_link(page, "hide", "controls")

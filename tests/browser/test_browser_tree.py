@@ -245,9 +245,15 @@ def test_a_rejected_line_break_is_a_mark_and_breaks_no_line(page: sync_api.Page)
     assert boxes.evaluate_all(partial) == 0, "no line is cut at the edges of the boxes"
 
 
-def test_a_row_of_the_mask_is_the_node_of_the_tree(page: sync_api.Page, tmp_path: Path):
-    open_race(page, make_race(), tmp_path)
+def test_rows_of_the_mask_and_slots_of_the_kv_cache_are_those_of_the_nodes(page: sync_api.Page, tmp_path: Path):
+    race = make_race()
+    open_race(page, race, tmp_path)
     show_tab(page, "pass")
+    check_mask(page)
+    check_slots(page, race)
+
+
+def check_mask(page: sync_api.Page) -> None:
     rows = page.locator(".ax-nodes tbody tr:not([data-node='-1'])")
     count = rows.count()
     mask = part(page, "mask")
@@ -262,10 +268,8 @@ def test_a_row_of_the_mask_is_the_node_of_the_tree(page: sync_api.Page, tmp_path
     assert part(page, "tree").get_attribute("data-node") == "5"
 
 
-def test_the_slots_of_the_kv_cache_before_and_after_compaction_are_those_of_the_nodes(page: sync_api.Page, tmp_path: Path):
-    race = make_race()
-    open_race(page, race, tmp_path)
-    show_tab(page, "pass")
+def check_slots(page: sync_api.Page, race: trace.Race) -> None:
+    """Before and after compaction."""
     rows = [part(page, f"slots-{when}").locator("[data-node]") for when in ("before", "after")]
     shown = page.locator(".ax-run-view:has(.ax-look[aria-pressed='true'])").get_attribute("data-method")
     run = next(run for run in race.lanes if run.header.method == shown)

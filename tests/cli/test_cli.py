@@ -613,7 +613,9 @@ def test_an_output_that_is_closed_loses_no_file(tiny, tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize("command", [["--help"], ["race", "--help"], ["methods", "--json"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["--help"], pytest.param(["race", "--help"], marks=pytest.mark.slow), ["methods", "--json"]], ids=" ".join
+)
 def test_an_output_that_cannot_be_written_is_one_line_and_status_2(command):
     with open("/dev/full", "w") as full:
         ended = process(*command, stdout=full)

@@ -173,8 +173,14 @@ def check_block(step, model, draft, ids, settings):
     return passed
 
 
-@pytest.mark.parametrize("sampling", [{"temperature": 0.8}, {"temperature": 1.1, "top_k": 12}], ids=str)
-@pytest.mark.parametrize("name", DRAFTERS)
+@pytest.mark.parametrize(
+    ("name", "sampling"),
+    [
+        pytest.param(name, sampling, marks=() if place // 2 % 2 == usual else pytest.mark.slow, id=f"{name}-{sampling}")
+        for place, name in enumerate(DRAFTERS)
+        for usual, sampling in enumerate([{"temperature": 0.8}, {"temperature": 1.1, "top_k": 12}])
+    ],
+)
 def test_recorded_numbers_give_every_verdict_and_every_token(target, drafts, verified, name, sampling):
     count, make = DRAFTERS[name]
     models, tallies = [target.model, *(draft.model for draft in drafts[:count])], np.zeros(3, dtype=int)

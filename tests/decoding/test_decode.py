@@ -21,6 +21,7 @@ from fakes import (
     tiny_model,
     tiny_target,
 )
+from pairwise import pairwise
 
 from aded.core import trace
 from aded.core.errors import AdedError, shown
@@ -50,8 +51,19 @@ def expected(target, **settings):
     return alone(target, PROMPT, NEW, Rule(GenerationSettings(**settings).sampling))
 
 
-@pytest.mark.parametrize("settings", [{}, SAMPLED, {"repetition_penalty": 1.3}], ids=["greedy", "sampled", "penalty"])
-@pytest.mark.parametrize("family", FAMILIES)
+EVERY_FAMILY = [
+    pytest.param(family, settings, marks=pytest.mark.slow if slow else (), id=f"{family}-{name}")
+    for place, family in enumerate(FAMILIES)
+    for name, settings, slow in (
+        ("greedy", {}, False),
+        ("sampled", SAMPLED, place % 2),
+        ("penalty", {"repetition_penalty": 1.3}, not place % 2),
+    )
+]
+"""Greedy for every family; in the default run alternately sampled or with a penalty."""
+
+
+@pytest.mark.parametrize(("family", "settings"), EVERY_FAMILY)
 def test_tree_decoding_equals_the_target_alone_on_every_family(family, settings):
     target = tiny_target(family)
     truth = expected(target, **settings)
@@ -478,10 +490,10 @@ class Typical(OracleDrafter):
     typical = TypicalAcceptance()
 
 
-@pytest.mark.parametrize("value", [-np.inf, np.inf, np.nan])
-@pytest.mark.parametrize("settings", [{}, SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("drafter", [OracleDrafter, Sampling, Typical])
-@pytest.mark.parametrize("record", [True, False])
+@pytest.mark.parametrize(
+    ("record", "drafter", "settings", "value"),
+    pairwise([True, False], [OracleDrafter, Sampling, Typical], [{}, SAMPLED], [-np.inf, np.inf, np.nan]),
+)
 def test_processors_that_leave_no_token_end_the_decode_with_an_error(record, drafter, settings, value):
     target, generation = tiny_target("llama"), GenerationSettings(max_new_tokens=NEW, budget=8, **settings)
 

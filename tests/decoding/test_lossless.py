@@ -1,7 +1,7 @@
 """Methods with sampled drafts, end to end: the output follows the target's distribution, token by token and jointly.
 
 Every table of counts is compared with exact probabilities by a chi-square test with a false-alarm probability of 10^-6. A run
-of this file makes 50 such tests that should pass.
+of this file with ``--all`` makes 50 such tests that should pass.
 """
 
 import numpy as np
@@ -87,8 +87,14 @@ DRAWN = [
 """Draft models, replacement, children of a node by level, the token that texts begin with, and how many texts."""
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-@pytest.mark.parametrize("verification", ["rejection", "block"])
+@pytest.mark.parametrize(
+    ("verification", "fixed"),
+    [
+        ("rejection", False),
+        ("block", True),
+        *(pytest.param(*both, marks=pytest.mark.slow) for both in (("rejection", True), ("block", False))),
+    ],
+)
 def test_a_sampled_chain_follows_the_target_s_distribution(drafts, verification, fixed):
     target = table_target(TARGET)
     if fixed:
@@ -130,7 +136,7 @@ def the_correction_token_sampled_from_the_target(monkeypatch):
     ("mistake", "case"),
     [
         (one_key_for_all_models, 2),
-        (one_key_for_all_models, 5),
+        pytest.param(one_key_for_all_models, 5, marks=pytest.mark.slow),
         (one_key_for_all_parents, 1),
         (target_and_draft_swapped, 0),
         (the_correction_token_sampled_from_the_target, 3),

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from fakes import VOCAB, WordTokenizer, alone, cost, tiny_model, tiny_target
+from pairwise import pairwise
 
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
@@ -14,7 +15,7 @@ from aded.sampling.logits_pipeline import Rule
 
 SHORT = 64
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50] * 9
-SAMPLED = {"temperature": 0.8, "seed": 5}
+SETTINGS = {"greedy": {}, "sampled": {"temperature": 0.8, "seed": 5}}
 
 
 def speculative(drafts, vocab, **options):
@@ -37,22 +38,22 @@ def coupled(make, drafts, vocab):
     return make(drafts, vocab, **({"verification": "coupled"} if make is speculative else {"coupled": True}))
 
 
-@pytest.fixture(scope="module", params=["eager", "fixed"])
-def models(request):
-    """A target of 256 positions and a draft model of 64."""
-    made = tiny_target("gpt2"), tiny_target("gpt2", n_positions=SHORT)
-    if request.param == "fixed":
-        for model in made:
-            model.use_fixed_shapes()
+@pytest.fixture(scope="module")
+def models():
+    """A target of 256 positions and a draft model of 64; the same with steps of fixed shape."""
+    made = {fixed: (tiny_target("gpt2"), tiny_target("gpt2", n_positions=SHORT)) for fixed in (False, True)}
+    for model in made[True]:
+        model.use_fixed_shapes()
     return made
 
 
-@pytest.mark.parametrize("settings", [{}, SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("length", [50, 63, 64, 65, 100])
-def test_a_draft_model_of_a_shorter_context_drafts_up_to_its_end(models, method, length, settings):
-    target, draft = models
-    generation = GenerationSettings(max_new_tokens=24, budget=16, **settings)
+@pytest.mark.parametrize(
+    ("length", "method", "settings", "fixed"),
+    pairwise([50, 63, 64, 65, 100], list(METHODS), list(SETTINGS), [False, True]),
+)
+def test_a_draft_model_of_a_shorter_context_drafts_up_to_its_end(models, method, length, settings, fixed):
+    target, draft = models[fixed]
+    generation = GenerationSettings(max_new_tokens=24, budget=16, **SETTINGS[settings])
     decoder = Decoder(target, coupled(METHODS[method], [draft], VOCAB), generation)
     record = decoder.run(PROMPT[:length])
     assert record.token_ids == alone(target, PROMPT[:length], 24, Rule(generation.sampling))
@@ -88,16 +89,15 @@ def resized(size):
     return TargetModel(model, WordTokenizer(), "small", "small")
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-@pytest.mark.parametrize("settings", [{}, SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("size", [30, VOCAB + 9])
+@pytest.mark.parametrize(
+    ("size", "method", "settings", "fixed"), pairwise([30, VOCAB + 9], list(METHODS), list(SETTINGS), [False, True])
+)
 def test_a_draft_model_of_another_vocabulary_drafts_the_common_tokens(method, size, settings, fixed):
     target, draft = tiny_target("llama"), resized(size)
     if fixed:
         target.use_fixed_shapes()
         draft.use_fixed_shapes()
-    generation = GenerationSettings(max_new_tokens=24, budget=12, **settings)
+    generation = GenerationSettings(max_new_tokens=24, budget=12, **SETTINGS[settings])
     prompt = [5, 9, 14, 3, 20]
     record = Decoder(target, coupled(METHODS[method], [draft], VOCAB), generation).run(prompt)
     truth = alone(target, prompt, 24, Rule(generation.sampling))

@@ -75,10 +75,19 @@ def test_predictions_of_medusa_equal_the_published_definition(name, target, tmp_
     assert accuracy.shape == (3, 10)
 
 
-@pytest.mark.parametrize("sampling", [SamplingSettings(), SamplingSettings(temperature=1.0, top_p=0.9, seed=3)])
+def greedy_or_sampled(*cases):
+    """Each case greedy and sampled, of which the default run has alternately one."""
+    settings = SamplingSettings(), SamplingSettings(temperature=1.0, top_p=0.9, seed=3)
+    return [
+        pytest.param(*case, sampling, marks=() if (place + place // 2) % 2 == kind else pytest.mark.slow)
+        for place, case in enumerate(cases)
+        for kind, sampling in enumerate(settings)
+    ]
+
+
 @pytest.mark.parametrize(
-    ("folder", "method", "options"),
-    [
+    ("folder", "method", "options", "sampling"),
+    greedy_or_sampled(
         *((name, "eagle", {"tree": tree}) for name in EAGLE for tree in ("dynamic", "static")),
         *(
             (name, "medusa", {"tree": tree})
@@ -88,7 +97,7 @@ def test_predictions_of_medusa_equal_the_published_definition(name, target, tmp_
         ("eagle3", "aded-eagle", {}),
         ("medusa", "aded-medusa", {}),
         ("medusa", "blockwise", {"rescoring": "none"}),
-    ],
+    ),
     indirect=["folder"],
 )
 def test_decoding_with_a_published_head_is_lossless(folder, method, options, sampling, target):

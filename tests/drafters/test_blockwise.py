@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from fakes import VOCAB, alone, tiny_model, tiny_target
+from pairwise import pairwise
 from test_medusa import PROMPT, heads_file, random_heads  # noqa: F401
 
 from aded.core import trace
@@ -51,9 +52,10 @@ def random_lattice(seed=0, depths=3, ranks=6):
     return HeadPredictions(tokens, np.sort(rng.dirichlet(np.ones(ranks + 1), depths)[:, :ranks], axis=1)[:, ::-1].copy())
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.8, "seed": 3}, {"repetition_penalty": 1.3}], ids=str)
-@pytest.mark.parametrize("kind", RESCORINGS)
+@pytest.mark.parametrize(
+    ("kind", "sampling", "fixed"),
+    pairwise(list(RESCORINGS), [{}, {"temperature": 0.8, "seed": 3}, {"repetition_penalty": 1.3}], [False, True]),
+)
 def test_output_equals_plain_decoding(kind, sampling, fixed):
     target = tiny_target()
     if fixed:

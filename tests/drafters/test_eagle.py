@@ -1,12 +1,11 @@
 """EAGLE and MTP heads are lossless with every tree, and heads of other models are refused."""
 
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 import torch
 from fakes import VOCAB, WordTokenizer, alone, tiny_model, tiny_target
 from feature_head_fakes import accuracy, random_head, trained_head
+from pairwise import pairwise
 
 from aded import Decoder, GenerationSettings
 from aded.core.errors import AdedError
@@ -31,17 +30,22 @@ def drafter(target, **options):
     return EagleDrafter(LoadedHead(random_head(target, options.pop("kind", "eagle")), np.array(accuracy())), **options)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3_sliding"])
-@pytest.mark.parametrize("tree", ["dynamic", "static"])
-@pytest.mark.parametrize("settings", [SamplingSettings(), SamplingSettings(temperature=1.0, top_p=0.9, seed=3)])
-@pytest.mark.parametrize("kind", ["eagle", "mtp"])
+@pytest.mark.parametrize(
+    ("kind", "family", "tree", "settings"),
+    pairwise(
+        ["eagle", "mtp"],
+        ["llama", "gpt2", "gemma3_sliding"],
+        ["dynamic", "static"],
+        [{}, {"temperature": 1.0, "top_p": 0.9, "seed": 3}],
+    ),
+)
 def test_the_output_is_the_targets(kind, family, tree, settings):
     target = tiny_target(family)
-    generation = GenerationSettings(max_new_tokens=40, budget=24, **asdict(settings))
+    generation = GenerationSettings(max_new_tokens=40, budget=24, **settings)
     one = drafter(target, tree=tree, kind=kind)
     for _ in range(2):  # the second decode uses the network of the first
         trace = Decoder(target, one, generation).run(PROMPT)
-        assert trace.token_ids == alone(target, PROMPT, 40, Rule(settings))
+        assert trace.token_ids == alone(target, PROMPT, 40, Rule(generation.sampling))
     assert max(len(step.tree.tokens) for step in trace.steps) == 24
 
 

@@ -1,11 +1,10 @@
 """GliDe's head is lossless with and without CaPE, and heads that do not fit a model are refused."""
 
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 from fakes import alone, tiny_target
 from feature_head_fakes import accuracy, random_head, trained_head
+from pairwise import pairwise
 
 from aded import Decoder, GenerationSettings
 from aded.core.errors import AdedError
@@ -15,7 +14,6 @@ from aded.draft_models.feature_network import Children
 from aded.drafters.methods.glide import SHOWN_SLOTS, GlideDrafter, cape_tree
 from aded.drafters.registry import METHODS
 from aded.sampling.logits_pipeline import Rule
-from aded.sampling.settings import SamplingSettings
 
 PROMPT = [5, 9, 14, 3, 20, 31]
 
@@ -29,16 +27,17 @@ def drafter(target, head=None, **options):
     return GlideDrafter(LoadedHead(head or random_head(target, "glide"), np.array(accuracy())), **options)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3_sliding"])
-@pytest.mark.parametrize("cape", ["on", "off"])
-@pytest.mark.parametrize("settings", [SamplingSettings(), SamplingSettings(temperature=1.0, top_p=0.9, seed=3)])
+@pytest.mark.parametrize(
+    ("family", "cape", "settings"),
+    pairwise(["llama", "gpt2", "gemma3_sliding"], ["on", "off"], [{}, {"temperature": 1.0, "top_p": 0.9, "seed": 3}]),
+)
 def test_the_output_is_the_targets(family, cape, settings):
     target = tiny_target(family)
-    generation = GenerationSettings(max_new_tokens=40, budget=24, **asdict(settings))
+    generation = GenerationSettings(max_new_tokens=40, budget=24, **settings)
     one = drafter(target, cape=cape)
     for _ in range(2):  # the second decode uses the network of the first
         trace = Decoder(target, one, generation).run(PROMPT)
-        assert trace.token_ids == alone(target, PROMPT, 40, Rule(settings))
+        assert trace.token_ids == alone(target, PROMPT, 40, Rule(generation.sampling))
     assert max(len(step.tree.tokens) for step in trace.steps) == (24 if cape == "on" else 9)
 
 

@@ -10,6 +10,7 @@ import torch
 from conftest import ROOT
 from fakes import OracleDrafter, WordTokenizer, tiny_model, tiny_target
 from feature_drafters import LAYERS, CacheDrafter, FeatureDrafter, LinearNetwork
+from pairwise import pairwise
 
 from aded.core.errors import AdedError
 from aded.core.inspection import Explanation, MatrixRow, Prediction
@@ -37,9 +38,7 @@ def hidden_states(target: TargetModel, ids: Sequence[int]) -> torch.Tensor:
     return torch.cat([states[layer][0] for layer in LAYERS], dim=-1)
 
 
-@pytest.mark.parametrize("fixed", [False, True], ids=["eager", "fixed-shape"])
-@pytest.mark.parametrize("sampling", SAMPLING, ids=str)
-@pytest.mark.parametrize("family", ["llama", "gemma2_sliding", "gpt2"])
+@pytest.mark.parametrize(("family", "sampling", "fixed"), pairwise(["llama", "gemma2_sliding", "gpt2"], SAMPLING, [False, True]))
 def test_a_drafter_reads_features_of_three_layers_for_the_prompt_and_all_accepted_nodes(family, sampling, fixed):
     target = target_of(family, fixed)
     settings = GenerationSettings(max_new_tokens=24, budget=8, **sampling)

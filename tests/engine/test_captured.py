@@ -40,17 +40,22 @@ def test_fixed_shape_steps_equal_dynamic_forward_passes_on_every_family(family):
     assert load_check._largest_fixed_error(fixed_target(family)) < 1e-4
 
 
+SETTINGS = {
+    "greedy": {},
+    "top-p": {"temperature": 0.8, "top_p": 0.95, "seed": 5},
+    "top-k and min-p": {"temperature": 1.2, "top_k": 9, "min_p": 0.02},
+    "penalty": {"repetition_penalty": 1.3},
+}
+
+
 @pytest.mark.parametrize(
-    "settings",
+    ("family", "settings"),
     [
-        {},
-        {"temperature": 0.8, "top_p": 0.95, "seed": 5},
-        {"temperature": 1.2, "top_k": 9, "min_p": 0.02},
-        {"repetition_penalty": 1.3},
+        pytest.param(family, settings, marks=pytest.mark.slow if (row + column) % 2 else (), id=f"{family}-{name}")
+        for row, family in enumerate(["llama", "mistral_sliding", "gemma2_sliding", "gpt2"])
+        for column, (name, settings) in enumerate(SETTINGS.items())
     ],
-    ids=["greedy", "top-p", "top-k and min-p", "penalty"],
 )
-@pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2_sliding", "gpt2"])
 def test_decoding_with_fixed_shape_steps_equals_the_target_alone(family, settings):
     target = fixed_target(family)
     truth = alone(target, PROMPT, 40, Rule(GenerationSettings(**settings).sampling))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from fakes import VOCAB, OracleDrafter, WordTokenizer, alone, cost, near, tiny_model, tiny_target
+from pairwise import pairwise
 
 from aded.core import trace
 from aded.core.errors import AdedError
@@ -46,10 +47,10 @@ def first_new(truth):
     return next(i for i in range(4, len(truth)) if truth[i] not in truth[:i] + PROMPT)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")], ids=str)
-@pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("drafts", [False, True])
-@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize(
+    ("fixed", "drafts", "settings", "value"),
+    pairwise([False, True], [False, True], list(SETTINGS), [float("nan"), float("inf")]),
+)
 def test_a_run_ends_at_the_position_whose_logits_are_not_finite(fixed, drafts, settings, value):
     target, generation = made(fixed), GenerationSettings(max_new_tokens=40, budget=12, **SETTINGS[settings])
     truth = alone(target, PROMPT, 40, Rule(generation.sampling))
@@ -111,9 +112,7 @@ DRAFTERS = {
 }
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("method", DRAFTERS)
-@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize(("fixed", "method", "temperature"), pairwise([False, True], list(DRAFTERS), [0.0, 0.8]))
 def test_a_draft_model_with_non_finite_logits_stops_drafting_and_decoding_continues(fixed, method, temperature):
     target, draft = made(fixed), made(fixed)
     generation = GenerationSettings(max_new_tokens=40, budget=12, temperature=temperature)

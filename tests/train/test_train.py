@@ -124,8 +124,18 @@ def test_the_command_trains_a_saved_model(kind, text, tmp_path, real_tokenizer_f
     assert "MB; its model card is" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("kind", KINDS)
+HALF = {"bfloat16": ("eagle", "glide"), "float16": ("medusa", "mtp", "draft")}
+"""The kinds that are trained with each type in every run of the tests."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        pytest.param(kind, dtype, marks=() if kind in usual else pytest.mark.slow)
+        for dtype, usual in HALF.items()
+        for kind in KINDS
+    ],
+)
 def test_a_half_precision_target_trains_on_the_cpu(kind, dtype, text, tmp_path):
     target = tiny_target(dtype=getattr(torch, dtype))
     rows = dataset.pack(dataset.read([text], target, 0, 0, quiet), 16)

@@ -17,6 +17,8 @@ VOCAB = 6
 PREFIX = [3, 1]
 TREE = DraftTree(np.array([1, 0, 2, 4, 0, 1]), np.array([-1, 0, 0, 0, 1, 2]))
 FALSE_ALARM = 1e-6
+WALKS = 5000
+"""The rarest text of two tokens is expected 30 times; the biased rule has a p-value below 10^-200."""
 
 
 def logits_of(tree: DraftTree, seed: int = 0) -> torch.Tensor:
@@ -41,7 +43,7 @@ def pair_counts(draw_pair, runs: int) -> np.ndarray:
 
 
 def test_sampled_walk_follows_the_targets_distribution_on_two_positions():
-    """Chi-square of 20,000 walks against the exact joint distribution of the first two tokens; one false alarm in 10^6."""
+    """Chi-square of 5,000 walks against the exact joint distribution of the first two tokens; one false alarm in 10^6."""
     logits, settings = logits_of(TREE), {"temperature": 0.7, "top_p": 0.95}
     rule = Rule(SamplingSettings(**settings))
     after = {int(TREE.tokens[n]): rule.probabilities(logits[n], PREFIX).numpy() for n in (1, 2, 3)}
@@ -53,7 +55,7 @@ def test_sampled_walk_follows_the_targets_distribution_on_two_positions():
         tokens = verify(TREE, logits, PREFIX, Rule(SamplingSettings(**settings, seed=seed))).chosen(TREE)
         return tokens[0], tokens[1] if len(tokens) > 1 else int(uniform(key_of(seed, 99), 0) * VOCAB)
 
-    counts = pair_counts(draw_pair, 20_000)
+    counts = pair_counts(draw_pair, WALKS)
     assert counts[joint == 0].sum() == 0
     assert stats.chisquare(counts[joint > 0], joint[joint > 0] * counts.sum()).pvalue > FALSE_ALARM
 
@@ -70,9 +72,9 @@ def test_an_independent_draw_per_candidate_is_biased_and_the_test_detects_it():
     logits = logits_of(TREE)
     p = Rule(SamplingSettings(temperature=0.7)).probabilities(logits[0], PREFIX).numpy()
     rng = np.random.default_rng(0)
-    biased = np.bincount([per_row(p, [0, 2, 4], rng) for _ in range(20_000)], minlength=VOCAB)
+    biased = np.bincount([per_row(p, [0, 2, 4], rng) for _ in range(WALKS)], minlength=VOCAB)
     assert stats.chisquare(biased, p / p.sum() * biased.sum()).pvalue < FALSE_ALARM
-    fair = [verify(TREE, logits, PREFIX, Rule(SamplingSettings(temperature=0.7, seed=s))).chosen(TREE)[0] for s in range(20_000)]
+    fair = [verify(TREE, logits, PREFIX, Rule(SamplingSettings(temperature=0.7, seed=s))).chosen(TREE)[0] for s in range(WALKS)]
     assert stats.chisquare(np.bincount(fair, minlength=VOCAB), p / p.sum() * len(fair)).pvalue > FALSE_ALARM
 
 
