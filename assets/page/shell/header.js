@@ -158,6 +158,7 @@ function createAddress(props, watch, trigger, note) {
     later();
   });
   on("lesson", (lesson) => {
+    if (visit.replaces) write(); // the address that was opened, so that the next part is an entry of its own
     here.lesson = lesson;
     later();
   });
