@@ -56,7 +56,8 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
     Plotly.react(plot, traces(nodes, shown), plotLayout(grid), PLOT_CONFIG);
     for (const [name, off] of [["out", grid.scale <= 1], ["in", grid.scale >= grid.most]]) zoomButtons[name].setAttribute("aria-disabled", String(off));
     moveRing();
-    onPaint(shown.step, grid);
+    const numbered = [shown.texts.beside, shown.texts.below].some((texts) => texts && [...texts.values()].some(Boolean));
+    onPaint(shown.step, { numbered, scored: grid.scored });
   }
 
   // Enlarges the tree around a point of its box, by default the middle.
