@@ -74,6 +74,22 @@ def test_every_tab_fits_a_low_screen_whatever_the_race(browser: sync_api.Browser
             assert heads.evaluate_all(CUT_HEADS) == []
 
 
+def test_most_rows_of_the_what_if_are_in_view_on_a_low_screen(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, controls=False) as page:
+        page.set_viewport_size({"width": 1280, "height": 720})
+        for race in ("A maths teacher", "Speculative sampling", "ADED sampled"):
+            choose_race(page, race)
+            sync_api.expect(part(page, "race-title")).to_have_text(race)
+            show_tab(page, "verify")
+            drawn(page)
+            dock = part(page, "dock").bounding_box()
+            assert dock
+            rows = part(page, "whatif-rows").locator("tr").all()
+            box = part(page, "whatif").locator(".ax-wide")
+            assert sum(inside(row, dock["y"] - 10) for row in rows) >= 8
+            assert box.evaluate("e => e.scrollWidth <= e.clientWidth + 1")
+
+
 def check_residual_view(page: sync_api.Page) -> None:
     """The tests of the draft and the draw of the last token take turns, each with all of its columns."""
     show_tab(page, "verify")

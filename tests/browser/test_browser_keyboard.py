@@ -242,6 +242,30 @@ def test_shortcuts_leave_keys_to_boxes_that_scroll_and_to_tables(live_page: sync
     sync_api.expect(where).to_have_text(last)
 
 
+def test_keys_start_the_race_also_while_presenting(live_page: sync_api.Page, live: Live):
+    page = live_page
+    stop = page.locator("#ax-stop")
+    page.locator("#ax-prompt textarea").fill("Another prompt: r")
+    sync_api.expect(stop).to_be_disabled()
+    page.keyboard.press("Control+Enter")
+    live.engine.gate.set()
+    sync_api.expect(part(page, "source")).to_have_text("live race")
+    sync_api.expect(page.locator("#ax-run")).to_be_enabled()
+    at_rest(page)
+    first = page.url
+    part(page, "present").click()
+    page.keyboard.press("?")
+    sync_api.expect(page.locator("dialog[data-part='keys']")).to_contain_text("also while presenting")
+    page.keyboard.press("r")
+    page.keyboard.press("Escape")
+    at_rest(page)
+    assert page.locator("#ax-run").is_enabled()
+    page.keyboard.press("r")
+    page.wait_for_function("first => !location.href.includes(new URLSearchParams(first.split('#')[1]).get('run'))", arg=first)
+    sync_api.expect(part(page, "present")).to_have_text("End presenting")
+    at_rest(page)
+
+
 @pytest.mark.slow
 def test_shortcuts_can_be_switched_off(browser: sync_api.Browser, live: Live):
     with watched_page(browser, live.address) as page:
@@ -254,10 +278,11 @@ def test_shortcuts_can_be_switched_off(browser: sync_api.Browser, live: Live):
         page.keyboard.press("Escape")
         sync_api.expect(sheet).to_be_hidden()
         for _ in range(2):
-            for key in ("Home", " ", "?"):
+            for key in ("Home", " ", "r", "Control+Enter", "?"):
                 page.keyboard.press(key)
             sync_api.expect(where).to_have_text(last)
             sync_api.expect(sheet).to_be_hidden()
+            assert page.locator("#ax-run").is_enabled()
             page.reload()  # the browser has stored it
             page.wait_for_selector(".ax-plot .main-svg")
             last = where.inner_text()

@@ -212,6 +212,27 @@ def test_a_field_shows_the_value_that_is_used_and_its_limits(page: sync_api.Page
     sync_api.expect(notice(page)).to_have_text("Temperature: 3.5 is out of range. Give a number from 0 to 2.")
 
 
+def test_a_wrong_number_is_reported_once_at_its_field_or_where_that_is_out_of_view_in_the_notice(page: sync_api.Page):
+    field, error = page.locator("#ax-temperature input[type=text]"), page.locator("#ax-temperature .ax-error")
+    field.fill("3.5")
+    field.press("Tab")
+    page.locator("#ax-run").click()
+    sync_api.expect(notice(page)).to_contain_text("3.5 is out of range")
+    sync_api.expect(error).to_be_visible()
+    sync_api.expect(notice(page)).to_be_hidden()
+    sync_api.expect(field).to_be_focused()
+    page.locator("#ax-close").click()
+    sync_api.expect(error).to_be_hidden()
+    sync_api.expect(notice(page)).to_be_visible()
+    page.locator("[data-edit='settings']").click()
+    sync_api.expect(notice(page)).to_be_hidden()
+    field.fill("0.5")
+    field.press("Tab")
+    sync_api.expect(error).to_be_hidden()
+    page.locator("#ax-close").click()
+    sync_api.expect(notice(page)).to_be_hidden()
+
+
 def test_a_link_sets_theme_language_and_hidden_controls(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, query="?hide=controls#theme=dark&lang=zh") as page:
         assert page.locator("body.dark").count() == 1

@@ -69,6 +69,26 @@ def test_the_results_are_filtered_sorted_and_saved(page: sync_api.Page, folder: 
     sync_api.expect(table.locator("tbody tr")).to_have_count(7)
 
 
+def test_the_results_fit_a_screen_and_on_a_phone_the_methods_stay_beside_what_is_scrolled(page: sync_api.Page, folder: Path):
+    open_site(page, folder, "tool=results")
+    table, box = part(page, "tool-table"), page.locator(".ax-tool-scroll")
+    sync_api.expect(table.locator("tbody tr").nth(1)).to_be_visible()
+    fits = "e => e.scrollWidth <= e.clientWidth"
+    assert box.evaluate(fits)
+    assert table.locator("thead").evaluate("e => e.offsetHeight < 50"), "more than two lines"
+    page.locator("[data-name='category']").select_option(index=0)
+    assert box.evaluate(fits)
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert not box.evaluate(fits)
+    assert box.evaluate("e => e.clientHeight") > 300
+    first, second = table.locator("tbody tr").first.locator("th, td").nth(0), table.locator("tbody tr").first.locator("td").nth(3)
+    before = first.bounding_box(), second.bounding_box()
+    box.evaluate("e => { e.scrollLeft = 80; }")
+    assert first.bounding_box() == before[0]
+    assert second.bounding_box() != before[1]
+    assert "none" not in first.evaluate("e => getComputedStyle(e).boxShadow"), "no edge beside the methods"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("view", ["tool=calculator&alpha=9", "tool=results"])
 @pytest.mark.parametrize("look", ["theme=light&lang=en", "theme=dark&lang=zh"])

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browsing import choose_race, drawn, open_race, part, saved, show_tab, sync_api
+from browsing import at_rest, choose_race, drawn, open_race, part, saved, show_tab, sync_api
 from ui_fakes import make_race, make_step, make_trace
 
 from aded.core import trace
@@ -109,7 +109,9 @@ def test_a_long_path_has_no_overlapping_labels_and_fit_shows_the_whole_tree(page
     sync_api.expect(part(page, "visits-key")).to_have_text("size, N: visits")
     assert "N " in "".join(labels)
     part(page, "tree-fit").click()
-    sync_api.expect(part(page, "visits-key")).to_have_text("size: visits N")
+    drawn(page)
+    numbered = any(" N " in label for label in page.locator(".ax-plot .textpoint text").all_text_contents())
+    sync_api.expect(part(page, "visits-key")).to_have_text("size, N: visits" if numbered else "size: visits N")
     for width, height in ((1280, 720), (1440, 900), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
         drawn(page)
@@ -346,3 +348,69 @@ def test_nothing_moves_away_from_the_pointer_below_the_card_of_the_node(page: sy
         page.mouse.move(box["x"] + 5, box["y"] + share * box["height"])
         drawn(page)
         assert mask.bounding_box() == box
+
+
+TEXTS = """() => [...document.querySelectorAll(".ax-plot .textpoint text:not([text-anchor='middle'])")]
+    .filter(e => e.textContent).map(e => ({ text: e.textContent, y: Math.round(e.getBoundingClientRect().y) }))"""
+"""The labels and numbers of the tree on screen."""
+NUMBERS = re.compile(r"N \d+( · )?P \d")
+
+
+def test_the_accepted_path_keeps_its_numbers_beside_six_runs_and_a_long_verdict(page: sync_api.Page, tmp_path: Path):
+    """As in a later turn of a conversation."""
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.evaluate("document.body.classList.remove('ax-drawer')")
+    methods = ("plain", "aded", "rest", "medusa", "eagle", "lookahead")
+    open_race(page, trace.Race([make_trace(method) for method in methods]), tmp_path)
+    turn = "Turn 2 read 21 tokens and kept 240 in the KV cache. ADED wrote 2.51 tokens per step, 2.22 in turn 1. "
+    page.evaluate("text => document.querySelector('.ax-turn').textContent = text", 3 * turn)
+    for _ in range(4):
+        page.keyboard.press("ArrowLeft")
+        drawn(page)
+        path = page.locator("[role='treeitem']").filter(has_text=re.compile("accepted.*N "))
+        numbered = [one["text"] for one in page.evaluate(TEXTS) if NUMBERS.search(one["text"])]
+        assert len(numbered) >= path.count()
+    assert path.count()
+
+
+def tokens_and_numbers(page: sync_api.Page) -> str:
+    """All that is said in the picture, with what is beside the mark of the selected node."""
+    tag = page.locator(".ax-ring-tag")
+    return " ".join([*(one["text"] for one in page.evaluate(TEXTS)), tag.inner_text() if tag.is_visible() else ""])
+
+
+SELECTED = "[role='treeitem'][aria-selected='true']"
+
+
+@pytest.mark.parametrize("race", ["Short facts", pytest.param("Where drafting is slower", marks=pytest.mark.slow)])
+def test_while_presenting_the_selected_node_has_its_numbers_and_the_path_its_labels(page: sync_api.Page, race: str):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.evaluate("document.body.classList.remove('ax-drawer')")
+    site = page.url.split("#")[0]
+    for step in (1, 2, 32):
+        for node in range(0, 24, 3):
+            page.goto(f"{site}#race={quote(race)}&method=aded&step={min(step, 12) if race == 'Short facts' else step}&node={node}")
+            sync_api.expect(part(page, "tree")).to_have_attribute("data-node", str(node))
+            sync_api.expect(part(page, "race-title")).to_have_text(race)
+            if part(page, "present").get_attribute("aria-pressed") == "false":
+                part(page, "present").click()
+            at_rest(page)
+            name, said = str(page.locator(SELECTED).text_content()), tokens_and_numbers(page)
+            numbers = re.search(r"N \d+( · P [\d.]+)?", name)
+            assert name.split(", ")[0] in said
+            assert numbers and numbers[0] in said
+        path = page.locator("[role='treeitem']").filter(has_text="accepted").all_text_contents()
+        assert all(one.split(", ")[0] in said for one in path)
+
+
+def test_while_presenting_no_label_is_left_out_of_a_tree_of_twenty_rows(page: sync_api.Page):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    choose_race(page, "Short facts")
+    sync_api.expect(part(page, "race-title")).to_have_text("Short facts")
+    part(page, "present").click()
+    drawn(page)
+    for _ in range(3):
+        part(page, "next").click()
+        drawn(page)
+        nodes = page.locator("[role='treeitem']").count()
+        assert len(page.evaluate(TEXTS)) >= nodes

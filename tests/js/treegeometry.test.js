@@ -26,8 +26,9 @@ const drawn = (nodes, box = BOX, zoom = null, looks = LOOKS.page) => {
 };
 
 test("a tree opens as large as it fits into its box, also with large type", () => {
-  for (const rows of [1, 5, 17, 40]) {
-    for (const [box, looks] of [[BOX, LOOKS.page], [{ width: 1020, height: 390 }, LOOKS.page], [{ width: 1204, height: 292 }, LOOKS.presented]]) {
+  const all = [1, 5, 17, 40];
+  for (const [box, looks, fitted] of [[BOX, LOOKS.page, all], [{ width: 1020, height: 390 }, LOOKS.page, all], [{ width: 1204, height: 292 }, LOOKS.presented, [1, 5, 40]]]) {
+    for (const rows of fitted) {
       const { grid } = drawn(treeOfRows(rows), box, null, looks);
       assert.ok(grid.width * grid.type <= box.width + 0.01 && grid.height * grid.type <= box.height + 0.01, `${rows} rows`);
       assert.equal(grid.scale, 1);
@@ -35,6 +36,19 @@ test("a tree opens as large as it fits into its box, also with large type", () =
   }
   assert.equal(geometry({ width: 1204, height: 292 }, treeOfRows(3), null, LOOKS.presented).type, LOOKS.presented.type);
   assert.ok(geometry(BOX, treeOfRows(400), null).scale > 1);
+});
+
+test("while presenting, rows in which labels would touch open apart, up to two heights of the box", () => {
+  const box = { width: 1204, height: 292 };
+  for (let rows = 1; rows < 45; rows++) {
+    const { grid, names } = drawn(treeOfRows(rows), box, null, LOOKS.presented);
+    const whole = [...names.values()].every(Boolean);
+    assert.ok(grid.scale > 1 ? whole && grid.height * grid.type <= 2 * box.height : whole || rows > 25, `${rows} rows`);
+    assert.ok(grid.width * grid.type <= box.width + 0.01);
+    const path = grid.nodes.filter(({ y }) => !y);
+    assert.ok(path.every(({ id }) => names.get(id)), `${rows} rows`);
+    assert.equal(drawn(treeOfRows(rows), box, 1, LOOKS.presented).grid.scale, 1);
+  }
 });
 
 test("while presenting no text is smaller than asked, and those that would touch another one are left out", () => {
@@ -52,11 +66,15 @@ test("while presenting no text is smaller than asked, and those that would touch
   }
 });
 
-test("twenty rows have labels and numbers, and those of lower rows no numbers", () => {
+test("twenty rows have labels and numbers, and in lower rows only the accepted path has numbers", () => {
   const { grid, names } = drawn(treeOfRows(17));
   assert.equal(grid.numbers, "beside");
   assert.ok([...names.values()].every((name) => name && !name.includes("…")));
-  assert.equal(drawn(treeOfRows(40)).grid.numbers, null);
+  const low = drawn(treeOfRows(40));
+  assert.equal(low.grid.numbers, "path");
+  assert.ok(10 * low.grid.small >= 8);
+  const numbers = numbersIn(low);
+  assert.ok(low.grid.nodes.every(({ id, y }) => Boolean(numbers.get(id)) === (y === 0)));
 });
 
 test("the tokens of a long chain are whole, at the cost of numbers", () => {
@@ -91,13 +109,13 @@ test("in rows that are too low for numbers the accepted path has them while pres
   assert.ok(grid.nodes.every(({ id, y }) => Boolean(numbers.get(id)) === (y === 0)));
 });
 
-test("a token is cut only without numbers, and while presenting only after the type is smaller", () => {
+test("a token is cut only where no more than the accepted path has numbers, and while presenting only after the type is smaller", () => {
   const box = { width: 1204, height: 292 };
   const opened = (chain) => drawn(treeOfRows(6, chain), box, null, LOOKS.presented);
   const cut = ({ names }) => [...names.values()].some((name) => name.includes("…"));
   const all = Array.from({ length: 16 }, (_, i) => opened(2 + i));
   assert.ok(all.some(cut) && !all.every(cut));
-  assert.ok(all.filter(cut).every(({ grid }) => grid.numbers === null));
+  assert.ok(all.filter(cut).every(({ grid }) => grid.numbers === "path"));
   const smaller = all.filter(({ grid }) => 12 * grid.size * grid.type < 18);
   assert.ok(smaller.some((one) => !cut(one)) && smaller.every(({ grid }) => 12 * grid.size * grid.type > 14));
   assert.ok(all.filter((one) => !smaller.includes(one)).every((one) => !cut(one)));

@@ -46,6 +46,7 @@ export function mount({ part, state, player, subscribe }) {
     registerExport("runs", { place: () => root, picture, table: () => runsTable(race) });
   });
 
+  subscribe("frame", ({ race, run }) => [race, run, root.clientHeight], ({ run }) => revealRow(root, views[run].root));
   const headWidth = () => views[0]?.root.querySelector(".ax-run-head").clientWidth ?? 0;
   subscribe("frame", ({ race }) => [race, headWidth()], ({ race }) => (root.dataset.head = headOf(race, headWidth())));
   const selected = ({ race, run, step, time, playing, following }) => [race, race.read, run, step, time, playing !== 0 || following, covered(state), root.clientWidth];
@@ -53,6 +54,12 @@ export function mount({ part, state, player, subscribe }) {
     const base = plainRun(state.race);
     for (const view of views) renderRun(view, state, base);
   });
+}
+
+// Scrolls the box of the runs, where it is lower than they are, to the selected one.
+function revealRow(root, row) {
+  const below = row.offsetTop + row.offsetHeight - root.clientHeight;
+  if (root.scrollHeight > root.clientHeight + 1) root.scrollTop = Math.max(below, Math.min(root.scrollTop, row.offsetTop));
 }
 
 // A text that the user scrolls takes the others with it, by share of their heights.

@@ -14,7 +14,7 @@ export function mount({ part, set, subscribe, peek, pick }) {
   offerExport("tree", { group: "step", title: "tree.label", at: part("tree"), picture: true });
   const box = part("tree");
   const zoomButtons = { fit: part("tree-fit"), in: part("tree-in"), out: part("tree-out") };
-  const tree = createTree(box, part("tree-legend"), zoomButtons, { onHover: peek, onPick: pick, onPaint: (step, grid) => setText(part("visits-key"), visitsKey(step, grid)) });
+  const tree = createTree(box, part("tree-legend"), zoomButtons, { onHover: peek, onPick: pick, onPaint: (step, texts) => setText(part("visits-key"), visitsKey(step, texts)) });
   const search = createSearch(part, (moment) => {
     set({ moment });
     emit("action", "search");
@@ -40,10 +40,10 @@ function hiddenText({ view: { run, recorded, at }, chartError }) {
   return hidden ? say("step.hidden", { count: hidden, total: recorded.tree.tokens.length }) : "";
 }
 
-// What the sizes and the numbers in the picture mean, without numbers for which its rows are too low.
-function visitsKey({ tree, scores }, { numbers, scored }) {
+// What the sizes and the numbers in the picture mean, without numbers if there are none.
+function visitsKey({ tree, scores }, { numbered, scored }) {
   if (column(tree, "visits").every((visits) => visits === null)) return "";
-  const visits = say(numbers ? "tree.visits" : "tree.visits.size");
+  const visits = say(numbered ? "tree.visits" : "tree.visits.size");
   return scores && scored ? say("tree.visits.puct", { visits }) : visits;
 }
 

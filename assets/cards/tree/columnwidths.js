@@ -6,17 +6,19 @@ export const COLUMN = { least: 24, most: 210, indent: 20 };
 export const LETTER = { token: 7.3, number: 6, mark: 22, end: 16 }; // widths in pixels of a character of a token, of a number, and of the space for the marks around a label or the one before it
 export const LETTERS = { least: 3, most: 22 }; // characters of a label's token
 export const LEVELS = { most: 3, height: 14, first: 5 }; // levels of the labels of the first row where they are wider than a column: their number, the height of one, and how much higher the first one is then, above the marks
-// What the columns have space for, the best first: the numbers of the first row, which is the accepted path, those of other nodes before another
-// one of their row, those of the last node of another row, and the labels of the first row on one level.
+export const TWO_LINES = 40; // height of a row from which the numbers of the first row may be in two lines below the label
+// What the columns have space for, the best first: the numbers of the first row, which is the accepted path, also those in two lines, those of other
+// nodes before another one of their row, those of the last node of another row, and the labels of the first row on one level.
 const SPACES = [
   { path: true, between: true, last: true, level: true },
   { path: true, between: false, last: true, level: true },
   { path: true, between: false, last: false, level: true },
+  { path: true, between: false, last: false, level: true, lines: true },
   { path: false, between: false, last: false, level: true },
   { path: false, between: false, last: false, level: false },
 ];
 export const FORK = "Y "; // before the token of a node after which the target was undecided
-const SHRUNK = [0.9, 0.8]; // shares of their size to which texts are reduced before tokens are cut
+const SHRUNK = [0.9, 0.8]; // shares of their size to which texts are reduced before tokens are cut, the first one also before the numbers in two lines are left out
 
 export const total = (values) => values.reduce((sum, value) => sum + value, 0);
 
@@ -30,8 +32,9 @@ export function treeOf(nodes) {
 // Widths of the columns, and pixels behind the last one: with space for as much of SPACES as fits into `free` pixels; `shrunk`: the size of
 // the texts that this needs, as a share of the size in these rows.
 // `sizes`: the font sizes {size, small} that are a share of the full ones, the smallest ones reduced by another.
-export function columnWidths(free, tree, { size, scale, readable }, sizes) {
-  const options = [...SPACES.map((space) => [space, 1]), ...SHRUNK.map((share) => [SPACES.at(-1), share])].map(([space, shrunk]) => ({ ...neededBy(tree, space, sizes(shrunk * size, shrunk)), shrunk }));
+export function columnWidths(free, tree, { high, size, scale, readable }, sizes) {
+  const spaces = SPACES.flatMap((space) => (!space.lines ? [[space, 1]] : high >= TWO_LINES ? [[space, 1], [space, SHRUNK[0]]] : []));
+  const options = [...spaces, ...SHRUNK.map((share) => [SPACES.at(-1), share])].map(([space, shrunk]) => ({ ...neededBy(tree, space, sizes(shrunk * size, shrunk)), shrunk }));
   const { needs, right, shrunk } = options.find((option) => total(option.needs) + option.right <= free) ?? options.at(-1);
   const widths = spread(needs, scale === 1 ? free - right : Math.max(free - right, COLUMN.least * needs.length));
   return { widths: widths.map((wide) => wide * Math.max(1, scale / readable)), right, shrunk };
@@ -42,7 +45,7 @@ function neededBy({ nodes, depth, names, isBetween }, space, sizes) {
   const needs = new Array(depth).fill(COLUMN.least);
   let right = 0;
   for (const node of nodes) {
-    const wide = (isBetween(node) ? LETTER.mark : LETTER.end) + labelWidth(node, names, sizes, !node.y ? space.path : isBetween(node) ? space.between : space.last);
+    const wide = (isBetween(node) ? LETTER.mark : LETTER.end) + labelWidth(node, names, sizes, !node.y ? space.path : isBetween(node) ? space.between : space.last, space.lines);
     if (!isBetween(node)) right = Math.max(right, wide - (depth - node.x) * COLUMN.least);
     else if (node.y || space.level) needs[node.x] = Math.max(needs[node.x], wide);
   }
@@ -87,11 +90,16 @@ export function namesOf(nodes, letters) {
 
 export const markOf = ({ fork }) => (fork ? FORK : "");
 
-// Pixels of the label of a node, with or without its numbers.
-function labelWidth(node, names, { size, small }, numbered) {
+// Pixels of the label of a node, with or without its numbers; `lines`: these are in two lines below it.
+function labelWidth(node, names, { size, small }, numbered, lines) {
   const numbers = numbered ? numbersOf(node) : "";
+  if (lines) return Math.max(size * LETTER.token * lettersOf(names.get(node.id)), small * LETTER.number * longestLine(inLines(numbers)));
   return size * LETTER.token * (lettersOf(names.get(node.id)) + (numbers ? 1 : 0)) + small * LETTER.number * numbers.length;
 }
+
+// The numbers of a node in two lines, and the characters of the longest line of a text.
+export const inLines = (numbers) => numbers.replace(" · ", "\n");
+export const longestLine = (text) => Math.max(...text.split("\n").map((line) => line.length));
 
 const PRIOR_SIGNS = { prior: "P", "draft-probability": "q" };
 

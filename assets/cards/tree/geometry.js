@@ -3,7 +3,7 @@
 
 import { lettersOf } from "../../page/core/dom.js";
 import { TARGET } from "../../page/record/record.js";
-import { COLUMN, LETTER, LETTERS, LEVELS, columnWidths, levelsOf, namesOf, numbersOf, spaceOf, tightest, total, treeOf } from "./columnwidths.js";
+import { COLUMN, LETTER, LETTERS, LEVELS, TWO_LINES, columnWidths, inLines, levelsOf, longestLine, namesOf, numbersOf, spaceOf, tightest, total, treeOf } from "./columnwidths.js";
 
 export const NARROW = 560; // boxes up to this width get the indented list
 const ROW = { most: 50, list: 27 }; // height of a row in pixels
@@ -23,9 +23,11 @@ const HALF = { token: 7.5, score: 6, below: 7 }; // half the height in pixels of
 const ROUNDING = 0.01; // of a character
 const APART = 2; // pixels between a text and a score
 const MOST = 8; // largest zoom
+const TALLEST = 2; // heights of its box up to which a tree opens zoomed, so that no label is left out
 const NEARER = 2; // by which a tree with readable labels can be zoomed at least
 
 const FONT = { token: 12, number: 10 }; // pixels of texts at full size
+const LABEL = 11; // pixels between two labels at full size that do not touch
 // `type` enlarges texts, marks and spaces as far as the tree still fits; `least`: pixels of the smallest text, of which a fifth is given up before
 // a token is cut.
 export const LOOKS = { page: { type: 1, least: 0 }, presented: { type: 1.8, least: 18 } };
@@ -47,12 +49,12 @@ function listed(nodes) {
 }
 
 // The picture of a tree for a box {width, height} of pixels; `zoom` 1 fits all of it into the box, null does so too, but makes the rows of a
-// list and those of a very large tree high enough to read the labels. Lengths of the result are in units of `type` pixels.
-//   nodes: with their final rows; place: of a node; width, height: of the picture; type: pixels of a unit
+// list, those of a very large tree, and those that large type would overlap in, high enough to read the labels. Lengths of the result are in units of `type` pixels.
+//   nodes: with their final rows; place: of a node; width, height: of the picture; high: of a row; type: pixels of a unit
 //   size, small: font sizes of tokens and numbers as shares of the full ones; marks: size of the marks, likewise; least: see LOOKS; scale, most: the zoom of the picture, and the largest one
 //   readable: the zoom from which the labels can be read
-//   numbers: where the small numbers are: "below", "beside", "path", that is beside the labels of the first row only, or null, as beside a token
-//   that is cut; levels: of the labels of the first row; list: whether it is an indented list
+//   numbers: where the small numbers are: "below", "beside", "path", that is beside the labels of the first row only, or null in low rows of a
+//   list; levels: of the labels of the first row; list: whether it is an indented list
 //   letters: characters of a node's label; above: whether it is above the edge, not beside the mark; raised: by how much it is higher than
 //   others; scored: whether its rows are high enough for scores
 export function geometry(box, nodes, zoom, { type, least } = LOOKS.page) {
@@ -60,22 +62,24 @@ export function geometry(box, nodes, zoom, { type, least } = LOOKS.page) {
   const tree = list ? null : treeOf(nodes);
   const unit = list ? type : Math.max(1, Math.min(type, largestType(box, tree, zoom ?? 1)));
   const inner = { width: box.width / unit, height: box.height / unit };
-  const sizes = (share, shrunk = 1) => textSizes(share, (shrunk * least) / unit);
-  return { ...(list ? indented(inner, listed(nodes), zoom, unit, sizes) : columns(inner, tree, zoom, unit, sizes)), type: unit, least };
+  const sizes = (share, shrunk = 1) => textSizes(share, (shrunk * least) / unit, SMALLEST.number / unit);
+  return { ...(list ? indented(inner, listed(nodes), zoom, sizes) : columns(inner, tree, zoom, sizes)), type: unit, least };
 }
 
-// Font sizes that are a share of the full ones, and at least `least` units.
-const textSizes = (share, least) => ({ size: Math.max(share, least / FONT.token), small: Math.max(share, least / FONT.number) });
+// Font sizes that are a share of the full ones, and at least `least` units, those of numbers at least `lowest` units.
+const textSizes = (share, least, lowest) => ({ size: Math.max(share, least / FONT.token), small: Math.max(share, Math.max(least, lowest) / FONT.number) });
 
 // Heights of rows for a zoom, from the height that fits all rows into the box: {high, scale, readable, most, size, small, marks, legible}; `lowest`:
-// from which height on the zoom null fits all rows.
-function rowHeights(fit, zoom, { least, lowest }, type, sizes) {
-  const readable = Math.max(1, least / fit);
-  const scale = zoom ?? (fit < lowest ? readable : 1);
+// from which height on the zoom null fits all rows, but where labels of the smallest type would touch.
+function rowHeights(fit, zoom, { least, lowest }, sizes) {
+  const apart = LABEL * sizes(0).size;
+  const readable = Math.max(1, Math.max(least, apart) / fit);
+  const dense = fit < apart && apart <= TALLEST * fit;
+  const scale = zoom ?? (fit < lowest || dense ? readable : 1);
   const high = fit * scale;
   const { size, small } = sizes(Math.max(SMALLEST.text, Math.min(1, high / FULL.text)));
   const marks = Math.max(SMALLEST.mark, Math.min(1, high / FULL.mark));
-  const legible = high >= FONT.token * size && FONT.number * small * type >= SMALLEST.number;
+  const legible = high >= FONT.token * size;
   return { high, scale, readable, most: Math.max(MOST, NEARER * readable), size, small, marks, legible };
 }
 
@@ -85,9 +89,9 @@ function largestType(box, tree, zoom) {
   return Math.min((zoom * box.height) / (MARGIN.top + BENEATH + MARGIN.bottom + FULL.text * tree.rows), (zoom * box.width) / (MARGIN.left + total(needs) + right));
 }
 
-function columns(box, tree, zoom, type, sizes) {
+function columns(box, tree, zoom, sizes) {
   const { nodes, depth, rows } = tree;
-  const heightsOf = (top) => rowHeights(Math.min(ROW.most, Math.max(0.5, (box.height - top - BENEATH - MARGIN.bottom) / rows)), zoom, READABLE, type, sizes);
+  const heightsOf = (top) => rowHeights(Math.min(ROW.most, Math.max(0.5, (box.height - top - BENEATH - MARGIN.bottom) / rows)), zoom, READABLE, sizes);
   const { widths, right, shrunk } = columnWidths(box.width - MARGIN.left, tree, heightsOf(MARGIN.top), sizes);
   const starts = [...widths.keys(), depth].map((x) => MARGIN.left + total(widths.slice(0, x)));
   const width = Math.max(starts[depth] + right, 200);
@@ -101,21 +105,21 @@ function columns(box, tree, zoom, type, sizes) {
   const letters = (node) => Math.max(LETTERS.least, Math.min(LETTERS.most, Math.floor(space(node) / (LETTER.token * size) + ROUNDING)));
   const whole = nodes.every((node) => lettersOf(tree.names.get(node.id)) <= letters(node));
   return {
-    ...heights, size, small, nodes, list: false, onPath, width, letters,
+    ...heights, high, size, small, nodes, list: false, onPath, width, letters,
     place: ({ x, y }) => [starts[x], top + (y ? BENEATH : 0) + y * high],
     above: ({ y }) => !y || high >= ABOVE,
     raised: ({ x, y }) => (y === 0 && levels > 1 ? LEVELS.first + (x % levels) * level : 0),
     height: top + BENEATH + MARGIN.bottom + high * rows,
     levels,
-    numbers: !whole ? null : high >= BELOW ? "below" : legible ? "beside" : FONT.number * small * type >= SMALLEST.number ? "path" : null,
+    numbers: whole && high >= BELOW ? "below" : whole && legible ? "beside" : "path",
     scored: legible,
   };
 }
 
-function indented(box, nodes, zoom, type, sizes) {
+function indented(box, nodes, zoom, sizes) {
   const depth = Math.max(1, ...nodes.map(({ x }) => x));
   const indent = Math.min(COLUMN.indent, (box.width - 156 - LEFT) / depth);
-  const { high, legible, ...heights } = rowHeights(Math.min(ROW.list, Math.max(0.5, (box.height - LIST.top - LIST.bottom) / Math.max(1, nodes.length - 1))), zoom, { least: LISTED, lowest: LISTED }, type, sizes);
+  const { high, legible, ...heights } = rowHeights(Math.min(ROW.list, Math.max(0.5, (box.height - LIST.top - LIST.bottom) / Math.max(1, nodes.length - 1))), zoom, { least: LISTED, lowest: LISTED }, sizes);
   const place = ({ x, y }) => [LEFT + x * indent, LIST.top + y * high];
   return {
     ...heights, nodes, place, list: true, onPath,
@@ -138,7 +142,7 @@ export function labelsOf(nodes, grid, most) {
   for (const node of [...nodes].sort((a, b) => rank(b) - rank(a) || a.id - b.id)) {
     const [left, y] = labelPlace(node, grid, most);
     const box = { left, y, end: left + TEXT.token * grid.size * lettersOf(names.get(node.id)) };
-    if (drawn.some((other) => Math.abs(other.y - y) < 11 * grid.size && other.left < box.end && box.left < other.end)) names.set(node.id, "");
+    if (drawn.some((other) => Math.abs(other.y - y) < LABEL * grid.size - ROUNDING && other.left < box.end && box.left < other.end)) names.set(node.id, "");
     else drawn.push(box);
   }
   return names;
@@ -221,22 +225,37 @@ function marksOf(nodes, grid, most) {
   return ({ x, y }) => (y === 0 && grid.levels > 1 ? labels.get(x + grid.levels) : marks.get(`${x + 1}/${y}`)) ?? grid.width;
 }
 
-// The small numbers below each edge, by id: all that fit before the next node of the row and before the next score.
+// The small numbers below each edge, by id: all that fit before the next node of the row and before the next score, those of the first row in two
+// lines if they do not fit in one.
 export function numbersBelow(nodes, grid, most, ends) {
   const marks = marksOf(nodes, { ...grid, levels: 1 }, most);
   const end = (node) => Math.min(marks(node), ends.below.get(node.id) ?? Infinity);
-  const fits = (node, text) => numbersPlace(node, grid, most)[0] + TEXT.below * Math.max(1, grid.small) * text.length <= end(node);
-  return new Map(nodes.map((node) => [node.id, shorter(node).find((text) => fits(node, text)) ?? ""]));
+  const fits = (node, text) => numbersPlace(node, grid, most)[0] + TEXT.below * Math.max(1, grid.small) * longestLine(text) <= end(node);
+  const offered = (node) => [numbersOf(node), ...(node.y || grid.high < TWO_LINES ? [] : [inLines(numbersOf(node))]), ...fewer(node)];
+  return new Map(nodes.map((node) => [node.id, offered(node).find((text) => fits(node, text)) ?? ""]));
 }
 
-// The numbers of a node; without space for all of them, only how many nodes are folded below it.
-const shorter = (node) => [numbersOf(node), numbersOf({ ...node, visits: null, prior: null }), ""];
+// Without space for all numbers of a node: how many nodes are folded below it, or nothing.
+const fewer = (node) => [numbersOf({ ...node, visits: null, prior: null }), ""];
+
+// What the picture lacks of the numbers of a node, and of its token, and where it is: {text, x, y, below}, behind its label or, without space
+// there, below its mark; null if nothing is missing.
+export function tagOf(node, nodes, { names, beside, below }, grid, most) {
+  const numbers = numbersOf(node);
+  const name = names.get(node.id);
+  if (!numbers || (name && [beside, below].some((texts) => [numbers, inLines(numbers)].includes(texts?.get(node.id))))) return null;
+  const text = name ? numbers : `${namesOf([node], () => LETTERS.most).get(node.id)} ${numbers}`;
+  const [left, height] = labelPlace(node, grid, most);
+  const start = left + labelLength(name, "", grid);
+  const fits = start + TEXT.token * grid.size * (lettersOf(text) + 2) <= marksOf(nodes, grid, most)(node);
+  return fits ? { text, x: start, y: height, below: false } : { text, x: grid.place(node)[0], y: grid.place(node)[1], below: true };
+}
 
 // The small numbers beside each label, by id: all that fit before the next node of the row and before the next score.
 export function numbersBeside(nodes, names, grid, most, ends) {
   const marks = marksOf(nodes, grid, most);
   const ending = (node, text) => labelPlace(node, grid, most)[0] + labelLength(names.get(node.id), text, grid);
   const end = (node) => Math.min(marks(node), ends.beside.get(node.id) ?? Infinity);
-  const offered = (node) => (grid.numbers === "path" && node.y ? [""] : shorter(node));
+  const offered = (node) => (grid.numbers === "path" && node.y ? [""] : [numbersOf(node), ...fewer(node)]);
   return new Map(nodes.map((node) => [node.id, offered(node).find((text) => !text || (names.get(node.id) && ending(node, text) <= end(node))) ?? ""]));
 }

@@ -61,15 +61,22 @@ function styles() {
 
 export const mostVisits = (nodes) => Math.max(1, ...nodes.map((n) => (n.id > 0 && n.visits) || 0));
 
+// The texts of the picture: {names, scores, beside, below}, the last two the numbers of the nodes by id, or null.
+export function textsOf(nodes, grid) {
+  const most = mostVisits(nodes);
+  const names = labelsOf(nodes, grid, most);
+  const scores = placeScores(nodes, names, grid, most);
+  const beside = grid.numbers === "beside" || grid.numbers === "path" ? numbersBeside(nodes, names, grid, most, scores.ends) : null;
+  return { names, scores, beside, below: grid.numbers === "below" ? numbersBelow(nodes, grid, most, scores.ends) : null };
+}
+
 // `band`: the first and the last height at which labels, numbers and scores are drawn.
-export function traces(nodes, { grid, colours, prior, band = [-Infinity, Infinity] }) {
+export function traces(nodes, { grid, texts, colours, prior, band = [-Infinity, Infinity] }) {
   const style = styles();
   const byId = new Map(nodes.map((n) => [n.id, n]));
   const most = mostVisits(nodes);
   const below = nodes.filter((n) => n.id);
-  const names = labelsOf(nodes, grid, most);
-  const scores = placeScores(nodes, names, grid, most);
-  const beside = grid.numbers === "beside" || grid.numbers === "path" ? numbersBeside(nodes, names, grid, most, scores.ends) : null;
+  const { names, scores, beside } = texts;
   const ends = edgeEnds(nodes, names, beside, scores.shown, grid, most);
   const edges = ["opened", "unverified", "searched", "unreached", "rejected", "accepted", "trail", "bonus", "correction", "plain"].flatMap((kind) =>
     WIDTHS[kind].map((width, bucket) => edgeTrace(below, byId, grid, ends, kind, style[kind], width, bucket, most)),
@@ -78,7 +85,7 @@ export function traces(nodes, { grid, colours, prior, band = [-Infinity, Infinit
   const kinds = Object.keys(style);
   const marks = kinds.map((kind) => nodeTrace(nodes, grid, kind, style[kind], most, fill, prior));
   const labels = kinds.map((kind) => labelTrace(nodes, grid, kind, style[kind], most, names, beside, band));
-  const numbers = grid.numbers === "below" ? [numberTrace(nodes, grid, most, scores.ends, band)] : [];
+  const numbers = texts.below ? [numberTrace(nodes, grid, most, texts.below, band)] : [];
   return [...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), scoreTrace(scores.shown, grid, most, band)].filter((trace) => trace.x.length);
 }
 
@@ -162,16 +169,18 @@ function labelTrace(nodes, grid, kind, style, most, names, beside, band) {
 }
 
 // The numbers of a node, below its edge.
-function numberTrace(nodes, grid, most, ends, band) {
-  const texts = numbersBelow(nodes, grid, most, ends);
+function numberTrace(nodes, grid, most, texts, band) {
   const mine = inBand(nodes.filter(({ id }) => texts.get(id)), grid, band);
-  return textTrace(mine, (n) => numbersPlace(n, grid, most), ({ id }) => texts.get(id), "right", { family: cssToken("--ax-sans"), size: 10.5 * Math.max(1, grid.small) * grid.type, color: cssToken("--ax-muted") });
+  const at = (node) => numbersPlace(node, grid, most).map((length, axis) => length + (axis && texts.get(node.id).includes("\n") ? 7 : 0)); // middle of the lines
+  return textTrace(mine, at, ({ id }) => texts.get(id).replace("\n", "<br>"), "right", { family: cssToken("--ax-sans"), size: 10.5 * Math.max(1, grid.small) * grid.type, color: cssToken("--ax-muted") });
 }
 
 const inBand = (nodes, { place }, [first, last]) => nodes.filter((node) => first <= place(node)[1] && place(node)[1] <= last);
 
-// One text per node, which does not react to the pointer.
-function textTrace(nodes, at, text, position, font) {
+// One text per node that has one, which does not react to the pointer. A point whose text is empty would get none later: Plotly removes its
+// element for good.
+function textTrace(all, at, text, position, font) {
+  const nodes = all.filter((node) => text(node));
   return {
     type: "scatter",
     mode: "text",

@@ -1,6 +1,6 @@
 // The draft tree in its box: drawn, fitted and zoomed, with the selected node.
 
-import { el, onKey, presenting, toggleClass, visible } from "../../page/core/dom.js";
+import { el, onKey, presenting, setText, toggleClass, visible } from "../../page/core/dom.js";
 import { say, sentences } from "../../page/core/words.js";
 import { registerExport } from "../../page/export/exports.js";
 import { outlined, plotDrawing, registerDrawing } from "../../page/export/svgexport.js";
@@ -8,8 +8,8 @@ import { PLOT_CONFIG, plotted } from "../../page/plot/charts.js";
 import { TARGET } from "../../page/record/record.js";
 import { treeNodes } from "../../page/record/stepview.js";
 import { numbersOf } from "./columnwidths.js";
-import { LOOKS, diameter, geometry } from "./geometry.js";
-import { isSquare, mostVisits, plotLayout, ringTrace, traces } from "./traces.js";
+import { LOOKS, diameter, geometry, tagOf } from "./geometry.js";
+import { isSquare, mostVisits, plotLayout, ringTrace, textsOf, traces } from "./traces.js";
 
 const LABELS = ".textpoint text:not([text-anchor='middle'])"; // without the signs inside the marks
 const STEP = 1.3; // factor of one zoom step
@@ -22,10 +22,11 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
   const plot = el("div", { class: "ax-plot", "aria-hidden": "true" });
   const ring = el("i", { class: "ax-ring", hidden: true });
   const items = el("div", { class: "ax-sr" });
-  root.replaceChildren(plot, ring, items);
+  const tag = el("span", { class: "ax-ring-tag", "aria-hidden": "true", hidden: true });
+  root.replaceChildren(plot, ring, tag, items);
   let nodes = [];
   let wired = false;
-  let shown = null; // {Plotly, step, layout, colours, grid, top, band} of the picture on screen; top: the scroll position for which it is drawn
+  let shown = null; // {Plotly, step, layout, colours, grid, texts, top, band} of the picture on screen; top: the scroll position for which it is drawn
   let selected = 0;
   let zoom = null; // 1: the whole tree is in its box; null: as it opens (geometry.js)
 
@@ -39,6 +40,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
     if (!wired) wire();
     if (other) root.scrollTo(0, 0);
     select(selected);
+    if (other) reveal(selected);
   }
 
   function paint() {
@@ -50,10 +52,12 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
     shown.top = root.scrollTop;
     shown.band = [-MARGIN, 1 + MARGIN].map((share) => (scale * root.scrollTop + share * box.height) / grid.type);
     nodes = grid.nodes;
+    shown.texts = textsOf(nodes, grid);
     Plotly.react(plot, traces(nodes, shown), plotLayout(grid), PLOT_CONFIG);
     for (const [name, off] of [["out", grid.scale <= 1], ["in", grid.scale >= grid.most]]) zoomButtons[name].setAttribute("aria-disabled", String(off));
     moveRing();
-    onPaint(shown.step, grid);
+    const numbered = [shown.texts.beside, shown.texts.below].some((texts) => texts && [...texts.values()].some(Boolean));
+    onPaint(shown.step, { numbered, scored: grid.scored });
   }
 
   // Enlarges the tree around a point of its box, by default the middle.
@@ -66,28 +70,47 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
     root.scrollTop = (root.scrollTop + y) * (shown.grid.height / before.height) - y;
   }
 
-  // The selected node: its ring, and its name for screen readers. Nothing else is drawn again.
+  // The selected node: its ring, what the picture lacks of it while presenting, and its name for screen readers. Nothing else is drawn again.
   function select(node) {
     selected = node;
     moveRing();
-    const chosen = nodes.find(({ id }) => id === node);
+    const chosen = nodes.some(({ id }) => id === node);
     root.dataset.node = String(node);
     for (const one of items.children) one.setAttribute("aria-selected", String(one.id === itemId(node)));
     if (chosen) root.setAttribute("aria-activedescendant", itemId(node));
     else root.removeAttribute("aria-activedescendant");
-    if (chosen && document.activeElement === root) revealNode(root, pixelsOf(chosen).map((length) => length / scaleOf(root)));
+    if (document.activeElement === root) reveal(node);
+  }
+
+  function reveal(id) {
+    const node = nodes.find((one) => one.id === id);
+    if (node) revealNode(root, pixelsOf(node).map((length) => length / scaleOf(root)));
   }
 
   const pixelsOf = (node) => shown.grid.place(node).map((length) => length * shown.grid.type);
 
   function moveRing() {
     const node = shown && nodes.find(({ id }) => id === selected);
+    const missing = node && presenting() ? tagOf(node, nodes, shown.texts, shown.grid, mostVisits(nodes)) : null;
     ring.hidden = !node;
+    tag.hidden = !missing;
     if (!node) return;
     const [x, y] = pixelsOf(node);
     const size = shown.grid.type * (diameter(node, mostVisits(nodes), shown.grid.marks) + 11);
     Object.assign(ring.style, { left: `${x - size / 2}px`, top: `${y - size / 2}px`, width: `${size}px`, height: `${size}px` });
     toggleClass(ring, "ax-ring-square", isSquare(node));
+    if (missing) placeTag(missing, size / 2);
+  }
+
+  // `beyond`: pixels from the middle of a mark to the edge of its ring.
+  function placeTag({ text, x, y, below }, beyond) {
+    const [scale, { type, width, height }] = [scaleOf(root), shown.grid];
+    setText(tag, text);
+    const space = { x: (width * type) / scale - tag.offsetWidth, y: (height * type) / scale - tag.offsetHeight };
+    const middle = { x: (x * type) / scale + (below ? -tag.offsetWidth / 4 : 4), y: (y * type) / scale - tag.offsetHeight / 2 };
+    const down = below ? beyond / scale + tag.offsetHeight / 2 + 1 : 0;
+    const top = middle.y + down > space.y ? middle.y - down : middle.y + down;
+    Object.assign(tag.style, { left: `${Math.max(0, Math.min(space.x, middle.x))}px`, top: `${Math.max(0, top)}px` });
   }
 
   // The saved picture is the fitted tree with the ring, whatever part is on screen.
@@ -96,7 +119,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
     const { readable } = geometry(box, drawnNodes(shown), 1);
     const grid = geometry(box, drawnNodes(shown), readable);
     const ringed = ringTrace(grid.nodes.find(({ id }) => id === selected), grid, mostVisits(grid.nodes));
-    return outlined(await plotDrawing({ data: [...traces(grid.nodes, { ...shown, grid, band: undefined }), ringed], layout: plotLayout(grid) }), LABELS);
+    return outlined(await plotDrawing({ data: [...traces(grid.nodes, { ...shown, grid, texts: textsOf(grid.nodes, grid), band: undefined }), ringed], layout: plotLayout(grid) }), LABELS);
   });
   registerExport("tree", { place: () => root, picture: () => [legend, plotted(plot)] });
 

@@ -187,7 +187,7 @@ function rowOf({ token, recorded, p, q, residual, cut, chosen, leading, was, dra
   return el(
     "tr",
     { "data-chosen": chosen && "true", "data-cut": cut && "true", "data-others": token === null && "true" },
-    el("td", {}, token === null ? say("whatif.others", { count }) : el("code", { text: names.get(token) }), el("span", { class: "ax-whatif-status", text: status.map((name) => say(`whatif.${name}`)).join(" · ") })),
+    el("td", {}, token === null ? say("whatif.others", { count }) : el("code", { text: names.get(token) }), " ", el("span", { class: "ax-whatif-status", text: status.map((name) => say(`whatif.${name}`)).join(" · ") })),
     el("td", {}, el("div", { class: "ax-whatif-bar", "aria-hidden": "true" }, bars, mark)),
     el("td", { class: "ax-num", text: boundSign(known.p || cut, token, p) + precise(p) }),
     el("td", { class: "ax-num", text: precise(recorded) }),

@@ -1,5 +1,5 @@
 // The drawer with Gradio's controls, below the bar: opened by the pens of the line, closed by them, by Escape and by Run. A race that
-// is refused opens it again, as there is something to correct.
+// is refused opens it again, at the field to correct.
 
 import { on } from "../core/events.js";
 
@@ -40,7 +40,10 @@ export function createDrawer(root) {
   });
   on("running", (id) => (starting = starting && !id));
   on("failed", () => {
-    if (starting) document.body.classList.add(OPEN);
+    if (starting) {
+      document.body.classList.add(OPEN);
+      root.querySelector("[aria-invalid='true']")?.focus();
+    }
     starting = false;
   });
 }

@@ -7,6 +7,8 @@ import { localize, say, sentences } from "../core/words.js";
 
 const SUCCESS = 10_000; // milliseconds for which a message of success is shown
 
+const AT_FIELD = /^(field\..*|notice\.long)$/; // messages that are also at their field in the controls
+
 const NOTHING = { kind: "", messages: [], fraction: null };
 
 // The value is a notice of the server as JSON: {kind, messages, fraction, race}, `race` being the id of the race beside which alone it is shown.
@@ -30,6 +32,7 @@ export function mountNotice(element, props, watch, withLocal = false) {
     const notice = local || ofServer();
     const words = sentences(...notice.messages.map(wording));
     box.dataset.kind = notice.kind;
+    box.dataset.field = String(notice.messages.some(([key]) => AT_FIELD.test(key)));
     text.replaceChildren(...withCode(words));
     if (words !== closed) closed = "";
     box.hidden = !words || words === closed || isElsewhere(notice);

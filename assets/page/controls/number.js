@@ -1,6 +1,7 @@
 // A number field: text input, and a slider over useful values if the field has any.
 
 import { fitted, setText } from "../core/dom.js";
+import { emit } from "../core/events.js";
 import { localize, say } from "../core/words.js";
 
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
@@ -25,7 +26,9 @@ function isBlank(text, { blank }) {
   return blank !== null && ["", blank].includes(text.normalize("NFKC").trim().toLowerCase());
 }
 
-// The error of a text, as ui/numbers.py checks it: number, empty, range or integer; null if there is none.
+const ERRORS = ["number", "empty", "range", "integer"];
+
+// The error of a text, one of ERRORS, as ui/numbers.py checks it; null if there is none.
 export function errorOf(text, field) {
   if (isBlank(text, field)) return null;
   const value = numberOf(text);
@@ -84,6 +87,7 @@ export function mountNumber(element, props, watch, field) {
 
   // Shown when typing has ended, until the error is corrected.
   function showError(words) {
+    if (!words && !error.hidden) emit("corrected", ERRORS.map((name) => `field.${name}`));
     setText(error, words);
     error.hidden = !words;
   }

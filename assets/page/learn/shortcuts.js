@@ -1,5 +1,5 @@
-// Keyboard shortcuts of the page: Space plays, arrows step, Home and End jump, ? lists all shortcuts. They can be switched off, and do not
-// act where the key has another use: in fields, lists and tables, on buttons, and in boxes that it scrolls.
+// Keyboard shortcuts of the page: Space plays, arrows step, Home and End jump, R runs, ? lists all shortcuts. They can be switched off, and do not
+// act where the key has another use: in fields, lists and tables, on buttons, and in boxes that it scrolls. Ctrl+Enter runs from fields too.
 
 import { el, isComposing, presenting } from "../core/dom.js";
 import { on } from "../core/events.js";
@@ -11,8 +11,11 @@ const FIELDS = "input, textarea, select, [contenteditable='true'], [role='listbo
 const WITH_KEYS = "table, [role='grid'], [role='treegrid'], [role='tree'], [role='menu'], [role='tablist'], [role='spinbutton']";
 const BUTTONS = "button, a, summary, [role='button']";
 const SIDEWAYS = ["ArrowLeft", "ArrowRight"];
+const EVERYWHERE = ["?", "r"]; // keys that no element but a field uses
+const RUN = "body:not(.ax-embed) #ax-run"; // its button, also where presenting hides it; pages without a server have none
 // Keys, and the key of the text that explains them.
 const ROWS = [
+  [["R", "Ctrl+Enter"], "run"],
   [["Space"], "play"],
   [["←", "→"], "step"],
   [["Home", "End"], "ends"],
@@ -33,16 +36,28 @@ function switchShortcuts(on) {
 }
 
 export function listenToShortcuts({ play, left, right, home, end, help }) {
-  const actions = { " ": play, ArrowLeft: left, ArrowRight: right, Home: home, End: end, "?": help };
+  const actions = { " ": play, ArrowLeft: left, ArrowRight: right, Home: home, End: end, r: run, "?": help };
   const onKey = (event) => {
-    const action = actions[event.key];
+    if (isSent(event)) return run();
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    const action = actions[key];
     if (state.off || !action || event.defaultPrevented || isComposing(event) || event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key !== "?")) return;
     const target = event.target instanceof Element ? event.target : document.body;
-    if (target.closest(FIELDS) || (event.key !== "?" && isUsed(event.key, target))) return;
+    if (target.closest(FIELDS) || (!EVERYWHERE.includes(key) && isUsed(key, target))) return;
     event.preventDefault();
     action();
   };
   document.addEventListener("keydown", onKey);
+}
+
+// Whether it is Ctrl+Enter (on a Mac also Cmd+Enter) where it has no other use, such as sending a form.
+function isSent(event) {
+  return !state.off && event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.defaultPrevented && !event.repeat && !isComposing(event) && !event.target.closest?.("form, dialog");
+}
+
+// Does nothing while a race runs, when the button is disabled.
+function run() {
+  document.querySelector(RUN)?.click();
 }
 
 // Whether the element with the focus, or a box around it, has a use for a key.
@@ -74,5 +89,6 @@ function createSwitch() {
 }
 
 function list() {
-  return el("dl", { class: "ax-key-list" }, ...ROWS.flatMap(([keys, name]) => [el("dt", {}, ...keys.map((text) => el("kbd", { text }))), el("dd", { text: say(`keys.${name}`) })]));
+  const rows = ROWS.filter(([, name]) => name !== "run" || document.querySelector(RUN));
+  return el("dl", { class: "ax-key-list" }, ...rows.flatMap(([keys, name]) => [el("dt", {}, ...keys.map((text) => el("kbd", { text }))), el("dd", { text: say(`keys.${name}`) })]));
 }

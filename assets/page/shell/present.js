@@ -22,7 +22,7 @@ export function createPresent(button, first, changed) {
     if (presenting()) document.querySelector(PLAY)?.focus({ preventScroll: true });
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && presenting() && !event.defaultPrevented) set(false);
+    if (event.key === "Escape" && presenting() && !event.defaultPrevented && !document.querySelector("dialog[open]")) set(false);
   });
   onLanguage(() => set(presenting()));
   set(first);

@@ -8,7 +8,7 @@ import { csv } from "../export/csv.js";
 import { download } from "../export/save.js";
 import { createSheet } from "../learn/sheet.js";
 import { engineText, runLabel } from "../record/enginetext.js";
-import { COLUMNS, FILTERS, FIRST, NUMBERS, filtered, optionsOf, readSelection, rowsTable, sorted, unpacked, writtenSelection } from "./rows.js";
+import { FILTERS, FIRST, NUMBERS, SHOWN, filtered, optionsOf, readSelection, rowsTable, sorted, unpacked, writtenSelection } from "./rows.js";
 
 const MILLISECONDS = { draft_ms: 2, verify_ms: 2, host_ms: 2, tokens_per_second: 1 }; // decimals of numbers that differ from two
 
@@ -64,7 +64,7 @@ export function createResults(file) {
     const untimed = data.sets.filter(({ name, reliable_times: reliable }) => sets.has(name) && reliable === false).map(({ name }) => name);
     setText(view.count, sentences(say("results.count", { count: rows.length, of: data.rows.length }), untimed.length ? say("results.untimed", { sets: untimed.join(", ") }) : ""));
     // What all rows have in common is in the filters.
-    const columns = COLUMNS.filter((name) => chosen[name] === undefined);
+    const columns = SHOWN.filter((name) => chosen[name] === undefined);
     view.table.replaceChildren(headOf(columns, order), el("tbody", {}, ...rows.map((row) => rowOf(row, columns))));
     view.how.replaceChildren(...data.sets.filter(({ name }) => sets.has(name)).map(howOf));
     emit("tool", { tool: "results", rows: writtenSelection({ chosen, order }) });
@@ -114,7 +114,7 @@ function cellOf(row, name) {
   const value = row[name] ?? null;
   const text = value === null ? "–" : name === "questions" ? String(value) : `${number(value, MILLISECONDS[name] ?? 2)}${name === "speedup" ? "×" : ""}`;
   const interval = row[`${name}_interval`];
-  return el("td", { class: "ax-num" }, text, interval && value !== 1 ? el("span", { class: "ax-dim", text: ` [${interval.map((end) => number(end)).join(", ")}]` }) : null);
+  return el("td", { class: "ax-num" }, text, interval && value !== 1 ? el("span", { class: "ax-dim ax-tool-interval", text: ` [${interval.map((end) => number(end)).join(", ")}]` }) : null);
 }
 
 const nameOf = ({ method, label }) => runLabel({ method, label });
@@ -128,7 +128,8 @@ function textOfValue(name, value) {
 }
 
 // How a result set was measured.
-function howOf({ name, settings, command, date }) {
+function howOf({ name, settings, command, versions, commit, date }) {
   const facts = ["questions", "max_new_tokens", "budget", "temperature", "top_p", "repeat"].filter((key) => settings[key] !== undefined).map((key) => `${key.replaceAll("_", " ")} ${settings[key]}`);
-  return el("section", {}, el("h4", { text: `${name} · ${date}` }), el("p", { class: "ax-dim", text: facts.join(" · ") }), el("pre", { class: "ax-formula", text: command }));
+  const software = [...Object.entries(versions).map((one) => one.join(" ")), `${say("results.commit")} ${commit}`].join(", ");
+  return el("section", {}, el("h4", { text: `${name} · ${date}` }), el("p", { class: "ax-dim", text: facts.join(" · ") }), el("p", { class: "ax-dim", text: software }), el("pre", { class: "ax-formula", text: command }));
 }

@@ -3,7 +3,8 @@
 // The properties of a row that can be filtered, in the order of the filters.
 export const FILTERS = ["set", "method", "model", "device", "decoding", "category"];
 export const NUMBERS = ["tokens_per_step", "speedup", "tokens_per_second", "draft_ms", "verify_ms", "host_ms"];
-export const COLUMNS = ["label", "set", ...NUMBERS, "category", "questions", "decoding", "model", "device", "versions", "commit", "date"];
+export const SHOWN = ["label", "set", ...NUMBERS, "category", "questions", "decoding", "model", "device"]; // columns on the page
+export const COLUMNS = [...SHOWN, "versions", "commit", "date"]; // columns of the saved table
 export const FIRST = { category: "all" }; // what is chosen at first: the rows over all questions
 const INTERVALS = ["tokens_per_step", "speedup"]; // numbers with a confidence interval
 const UNTIMED = Object.fromEntries(["speedup", "speedup_interval", "tokens_per_second", "draft_ms", "verify_ms", "host_ms"].map((name) => [name, null])); // what times give
@@ -59,7 +60,7 @@ export function readSelection(rows, text, { chosen, order }) {
   for (const [name, value] of new URLSearchParams(text)) {
     const found = FILTERS.includes(name) ? rows.find((row) => (row[name] ?? "") === value) : null;
     if (found) chosen[name] = found[name];
-    else if (["falling", "rising"].includes(name) && COLUMNS.includes(value)) Object.assign(order, { by: value, down: name === "falling" });
+    else if (["falling", "rising"].includes(name) && SHOWN.includes(value)) Object.assign(order, { by: value, down: name === "falling" });
     else wrong.push(value);
   }
   return wrong;
