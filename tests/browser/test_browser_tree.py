@@ -389,7 +389,9 @@ def test_while_presenting_the_selected_node_has_its_numbers_and_the_path_its_lab
     site = page.url.split("#")[0]
     for step in (1, 2, 32):
         for node in range(0, 24, 3):
-            page.goto(f"{site}#race={quote(race)}&method=aded&step={min(step, 12) if race == 'Short facts' else step}&node={node}")
+            page.goto(
+                f"{site}#race={quote(race)}&method=aded&step={min(step, 12) if race == 'Short facts' else step}&node={node}"
+            )
             sync_api.expect(part(page, "tree")).to_have_attribute("data-node", str(node))
             sync_api.expect(part(page, "race-title")).to_have_text(race)
             if part(page, "present").get_attribute("aria-pressed") == "false":
