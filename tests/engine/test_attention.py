@@ -16,8 +16,8 @@ from aded.engine.attention_mask import AttentionMasks
 from aded.engine.layers import flex_attention, tree_attention
 from aded.engine.target_model import TargetModel
 
-SHAPES = [(9, 3, 1, 256, 64), (9, 3, 64, 384, 64), (4, 4, 33, 384, 32), (8, 2, 128, 128, 128)]
-"""Heads, key heads, queries, keys seen, head size."""
+SHAPES = [(9, 3, 1, 256, 64), (9, 3, 64, 384, 64), (4, 4, 33, 384, 32), (8, 2, 128, 128, 128), (16, 4, 64, 1024, 32)]
+"""Heads, key heads, queries, keys seen, head size; the last one has enough programs for the larger splits."""
 
 
 def largest_difference(heads, key_heads, n, seen, dim, device, dtype):

@@ -26,8 +26,9 @@ KERNELS = "aded.engine.layers.tree_attention_triton"
 NAME = "aded_tree"
 """Name of this attention in Transformers' registry."""
 MAX_QUERIES = 256
-SPLIT_SIZE = 128
-"""Keys of one split."""
+SPLIT_SIZE, SMALL_SPLIT_SIZE = 128, 64
+"""Keys of one split; the smaller one if there are fewer than ``MIN_PROGRAMS`` programs, which leave much of a GPU idle."""
+MIN_PROGRAMS = 100
 HEAD_SIZES = (16, 32, 64, 128, 256)
 BLOCK_K = {torch.bfloat16: 128, torch.float16: 128, torch.float32: 32}
 """Keys read at a time, for each supported dtype."""
@@ -130,16 +131,19 @@ def tree_attention(
     assert kernels is not None, "call attach first"
     query, key, value, mask = (t if t.stride(-1) == 1 else t.contiguous() for t in (query, key, value, mask))
     _, heads, n, dim = query.shape
-    n_keys, splits = key.shape[2], -(-key.shape[2] // SPLIT_SIZE)
-    block = 16 if n <= 16 else 32 if n <= 32 else 64
+    n_keys, split, block = key.shape[2], SPLIT_SIZE, 16 if n <= 16 else 32 if n <= 32 else 64
+    small = heads * -(-n_keys // split) * -(-n // block) < MIN_PROGRAMS
+    if small:
+        split, block = SMALL_SPLIT_SIZE, min(block, 32)
+    splits = -(-n_keys // split)
     sums = torch.empty(heads, n, splits, dim, dtype=torch.float32, device=query.device)
     stats = torch.empty(heads, n, splits, 2, dtype=torch.float32, device=query.device)
     out = torch.empty(1, n, heads, dim, dtype=query.dtype, device=query.device)
     strides = (*query.stride()[1:3], *key.stride()[1:3], *value.stride()[1:3], mask.stride(2))
     kernels.partial_attention[(splits, -(-n // block), heads)](
         query, key, value, mask, sums, stats, scaling, n, n_keys, *strides,
-        GROUP=heads // key.shape[1], SPLITS=splits, BLOCK_Q=block, SPLIT_SIZE=SPLIT_SIZE, BLOCK_K=BLOCK_K[query.dtype], DIM=dim,
-        num_warps=4,
+        GROUP=heads // key.shape[1], SPLITS=splits, BLOCK_Q=block, SPLIT_SIZE=split, BLOCK_K=min(split, BLOCK_K[query.dtype]),
+        DIM=dim, EARLY=small, num_warps=4,
     )  # fmt: skip
     kernels.combine_splits[(n, heads)](
         sums, stats, out, n, heads, SPLITS=splits, SPLITS_PADDED=max(2, 1 << (splits - 1).bit_length()), DIM=dim, num_warps=1

@@ -8,12 +8,13 @@ import triton.language as tl
 def partial_attention(
     query, key, value, mask, sums, stats, scaling, n, n_keys, q_head, q_row, k_head, k_row, v_head, v_row, m_row,
     GROUP: tl.constexpr, SPLITS: tl.constexpr, BLOCK_Q: tl.constexpr, SPLIT_SIZE: tl.constexpr, BLOCK_K: tl.constexpr,
-    DIM: tl.constexpr,
+    DIM: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Attention of one block of queries of one head over one split of the keys.
 
     Writes the weighted sum of values, the maximum score and the sum of weights. Reads ``BLOCK_K`` keys at a time with an online
-    softmax; float32 products use full precision (no tf32).
+    softmax; float32 products use full precision (no tf32). ``EARLY``: whether values are read before the scores are known, which
+    is faster if there are enough registers.
     """
     split, head = tl.program_id(0), tl.program_id(2)
     rows, dims = tl.program_id(1) * BLOCK_Q + tl.arange(0, BLOCK_Q), tl.arange(0, DIM)
@@ -26,14 +27,17 @@ def partial_attention(
         k = tl.load(
             key + (head // GROUP) * k_head + keys[None, :] * k_row + dims[:, None], mask=keys[None, :] < n_keys, other=0.0
         )
+        in_values = keys[:, None] < n_keys
+        values = value + (head // GROUP) * v_head + keys[:, None] * v_row + dims[None, :]
+        if EARLY:
+            v = tl.load(values, mask=in_values, other=0.0)
         in_range = (rows[:, None] < n) & (keys[None, :] < n_keys)
         bias = tl.load(mask + rows[:, None] * m_row + keys[None, :], mask=in_range, other=-1e30).to(tl.float32)
         scores = tl.where(bias < -1e4, -1e30, tl.dot(q, k, input_precision="ieee") * scaling + bias)
         new_max = tl.maximum(row_max, tl.max(scores, 1))
         weights, rescale = tl.exp(scores - new_max[:, None]), tl.exp(row_max - new_max)
-        v = tl.load(
-            value + (head // GROUP) * v_head + keys[:, None] * v_row + dims[None, :], mask=keys[:, None] < n_keys, other=0.0
-        )
+        if not EARLY:
+            v = tl.load(values, mask=in_values, other=0.0)
         acc = acc * rescale[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
         row_sum = row_sum * rescale + tl.sum(weights, 1)
         row_max = new_max
