@@ -258,7 +258,7 @@ class StepPool:
         )
 
     def prefill(self, ids: np.ndarray, cache: KVCache, hidden_layers: tuple[int, ...]) -> torch.Tensor | None:
-        """Prefill an empty cache in one captured forward pass, which writes to a cache of its own, so that all share its graph.
+        """Prefill an empty cache in one captured forward pass. It writes to a separate cache, so that one graph serves all.
 
         Args:
             ids: at most ``PREFILL_TOKENS`` token ids, int64 ``[n]``.
