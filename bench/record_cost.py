@@ -9,7 +9,7 @@ import json
 import time
 
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.decoding.lockstep import race
+from aded.decoding.race import race
 from aded.engine.target_model import TargetModel
 from ui.browser.wire import step_line
 

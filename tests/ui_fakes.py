@@ -239,7 +239,7 @@ class FakeDecoder:
 
 
 def fake_race(decoders: Sequence[FakeDecoder]) -> Iterator[tuple[int, Step]]:
-    """As ``aded.decoding.lockstep.race``: the run with the least decode time takes the next step."""
+    """As ``aded.decoding.race.race``: the run with the least decode time takes the next step."""
     while True:
         unfinished = [i for i, d in enumerate(decoders) if d.trace.finish_reason is None]
         if not unfinished:

@@ -218,7 +218,7 @@ def record(
     """Decode a prompt in every run and record all steps; decode it again ``repeats`` times for the times only."""
     from aded.core.trace import Race
     from aded.decoding.decoder import Decoder
-    from aded.decoding.lockstep import race
+    from aded.decoding.race import race
 
     def decode(recorded: bool) -> list[Decoder]:
         decoders = [Decoder(model, run.method, settings, run.options, record=recorded) for run in runs]

@@ -199,6 +199,7 @@ class Decoder:
             if self.running:
                 raise AdedError("this decode is running; close it before you begin it again")
             self._attach_drafter()
+            self.finish_reason = None  # from here on it can be cancelled
             with self._closed_on_error():
                 session, ids = self._begin(prompt)
         known = session.length
@@ -285,7 +286,7 @@ class Decoder:
         capacity = len(ids) + max_new + self.model.padded_nodes(self.budget.cap)
         self._session = self._new_session(ids, capacity)
         self._prompt_text = self._recorder.text(ids) if text is None else text.text if isinstance(text, Chat) else text
-        self.clock, self.finish_reason = 0.0, None
+        self.clock = 0.0
         self.drafter.bind(TargetView(self._session, self.rule.settings))
         self.prefill_progress = self._session.length, len(ids)
         return self._session, ids

@@ -536,7 +536,7 @@ def test_ctrl_c_keeps_the_text_so_far(tiny, capsys, tmp_path, monkeypatch):
 
 def test_the_engine_is_usable_without_gradio():
     blocked = "import sys; sys.modules['gradio'] = sys.modules['plotly'] = None"
-    code = f"{blocked}; import aded.decoding.decoder, aded.decoding.lockstep, aded.cli.main"
+    code = f"{blocked}; import aded.decoding.decoder, aded.decoding.race, aded.cli.main"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 

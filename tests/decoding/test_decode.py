@@ -463,6 +463,14 @@ def test_a_decode_that_is_cancelled_during_a_step_ends_after_it(call):
     assert decoder.run(PROMPT).finish_reason == "length", "the text has ended in this step"
 
 
+def test_a_decode_that_is_cancelled_while_it_begins_has_no_step(monkeypatch):
+    target = tiny_target("llama")
+    decoder, read = Decoder(target, "plain", GenerationSettings(max_new_tokens=NEW)), target.check_prompt
+    monkeypatch.setattr(target, "check_prompt", lambda prompt: (decoder.cancel(), read(prompt))[1])
+    for _ in range(2):
+        assert (decoder.run(PROMPT).finish_reason, len(decoder.trace.steps)) == ("cancelled", 0)
+
+
 def test_a_decode_that_is_cancelled_while_it_waits_for_the_model_ends_its_stream():
     target, waits = tiny_target("llama"), Event()
     decoder = Decoder(target, "plain", GenerationSettings(max_new_tokens=NEW))

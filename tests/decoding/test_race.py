@@ -8,7 +8,7 @@ from fakes import tiny_target
 
 from aded.core.trace import Race, Seconds, Step, dumps, loads
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.decoding.lockstep import HELD_STEPS, interleaved, race, race_record
+from aded.decoding.race import HELD_STEPS, interleaved, race, race_record
 
 PROMPT = [5, 17, 40, 8]
 
@@ -34,8 +34,8 @@ def test_steps_that_are_recorded_together_are_those_recorded_alone(monkeypatch: 
     """Of a sampled race with each kind of record; only times and what depends on them differ."""
 
     def made(together: int) -> list[list[Step]]:
-        monkeypatch.setattr("aded.decoding.lockstep.HELD_STEPS", together)
-        monkeypatch.setattr("aded.decoding.lockstep.HELD_SECONDS", 1e9)
+        monkeypatch.setattr("aded.decoding.race.HELD_STEPS", together)
+        monkeypatch.setattr("aded.decoding.race.HELD_SECONDS", 1e9)
         settings = GenerationSettings(max_new_tokens=40, budget=12, temperature=0.9, top_p=0.95, seed=4)
         penalised = replace(settings, repetition_penalty=1.2)
         target = tiny_target("llama")
@@ -70,7 +70,7 @@ def assert_close(one: object, other: object) -> None:
 
 
 def test_steps_before_a_failure_are_told_first(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("aded.decoding.lockstep.HELD_SECONDS", 1e9)
+    monkeypatch.setattr("aded.decoding.race.HELD_SECONDS", 1e9)
     decoders = make_decoders(2)
     steps, told = race(decoders, PROMPT), []
     advance, count = decoders[1].advance, iter(range(5))
@@ -82,7 +82,7 @@ def test_steps_before_a_failure_are_told_first(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_steps_that_were_held_at_a_stop_are_in_the_trace(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("aded.decoding.lockstep.HELD_SECONDS", 1e9)
+    monkeypatch.setattr("aded.decoding.race.HELD_SECONDS", 1e9)
     decoders = make_decoders(2)
     steps = race(decoders, PROMPT)
     next(steps)
@@ -103,7 +103,7 @@ def test_all_runs_end_and_agree():
 
 
 def test_closing_a_race_stops_every_run(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("aded.decoding.lockstep.HELD_STEPS", 1)
+    monkeypatch.setattr("aded.decoding.race.HELD_STEPS", 1)
     decoders = make_decoders()
     steps = race(decoders, PROMPT)
     next(steps)

@@ -63,7 +63,7 @@ def test_a_race_streams_growing_text_and_ends_with_a_notice():
 def test_a_stop_loses_no_step_that_was_made_and_is_not_yet_recorded(monkeypatch: pytest.MonkeyPatch):
     from fakes import tiny_target
 
-    monkeypatch.setattr("aded.decoding.lockstep.HELD_SECONDS", 1e9)
+    monkeypatch.setattr("aded.decoding.race.HELD_SECONDS", 1e9)
     target, control = tiny_target(), Control()
     where = holder(lambda *_: target)
     found: list[Update] = []

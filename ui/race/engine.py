@@ -103,7 +103,7 @@ class Engine:
 
     def race(self, decoders: Sequence[Any], prompts: Sequence[str | Chat]) -> Iterator[RaceStep]:
         """The steps of a race, one prompt per run; None if there is nothing to report, so that the race can be stopped."""
-        from aded.decoding.lockstep import interleaved
+        from aded.decoding.race import interleaved
 
         return interleaved(decoders, prompts)
 
