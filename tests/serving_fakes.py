@@ -89,6 +89,17 @@ class FakeEngine(Engine):
             self.closed = True
 
 
+class BrokenEngine(FakeEngine):
+    """Its races fail while it is ``broken``."""
+
+    broken = True
+
+    def race(self, decoders: Any, prompts: Any) -> Iterator[Any]:
+        if self.broken:
+            raise RuntimeError("out of memory\nand more")
+        return super().race(decoders, prompts)
+
+
 class GatedEngine(FakeEngine):
     """A fake engine whose steps, except the first ``free`` ones, wait for a gate: a run lasts as long as a test needs.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fakes import WordTokenizer, tiny_model
-from serving_fakes import NUMBERS, FakeEngine, GatedEngine, fake_service, form, updates, words
+from serving_fakes import NUMBERS, BrokenEngine, FakeEngine, GatedEngine, fake_service, form, updates, words
 from ui_fakes import make_trace
 from waiting import until
 
@@ -349,19 +349,9 @@ def test_a_race_of_a_visitor_who_has_left_keeps_no_cache():
     service.close()
 
 
-class Broken(FakeEngine):
-    """An engine whose races fail while it is ``broken``."""
-
-    broken = False
-
-    def race(self, decoders: Any, prompts: Any) -> Any:
-        if self.broken:
-            raise RuntimeError("out of memory")
-        return super().race(decoders, prompts)
-
-
 def test_a_failed_turn_frees_the_caches_that_it_has_made():
-    engine = Broken()
+    engine = BrokenEngine()
+    engine.broken = False
     freed, service = freed_caches(engine), fake_service(engine)
     first = updates(service)[-1]
     engine.broken = True
@@ -374,7 +364,8 @@ def test_a_failed_turn_frees_the_caches_that_it_has_made():
 
 
 def test_a_failed_turn_leaves_the_conversation_as_it_was():
-    engine = Broken()
+    engine = BrokenEngine()
+    engine.broken = False
     service = fake_service(engine)
     first = updates(service)[-1]
     before = replace(service.sessions.get("a").conversation)

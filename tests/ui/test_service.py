@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from serving_fakes import FakeEngine, GatedEngine, fake_service, form, updates, words
+from serving_fakes import BrokenEngine, FakeEngine, GatedEngine, fake_service, form, updates, words
 from waiting import HANG, until
 
 from aded.core.errors import AdedError
@@ -98,15 +98,7 @@ def test_loading_is_reported_and_tried_again_after_a_failure():
 
 
 def test_errors_become_notices_and_the_next_race_works():
-    class Broken(FakeEngine):
-        broken = True
-
-        def race(self, decoders: Any, prompts: Any) -> Any:
-            if self.broken:
-                raise RuntimeError("out of memory\nand more")
-            return super().race(decoders, prompts)
-
-    engine = Broken()
+    engine = BrokenEngine()
     service = fake_service(engine)
     session = service.sessions.get("a")
     assert "RuntimeError: out of memory." in words(updates(service, session=session)[-1])

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from serving_fakes import NUMBERS, FakeEngine
+from serving_fakes import NUMBERS, BrokenEngine, FakeEngine
 from waiting import HANG
 
 from aded.core.errors import AdedError
@@ -188,12 +188,7 @@ def test_closing_the_iterator_frees_the_engine():
 
 
 def test_an_unexpected_error_ends_the_race_with_a_notice():
-    class Broken(FakeEngine):
-        def race(self, decoders: Any, prompts: Any) -> Iterator[Any]:
-            raise RuntimeError("out of memory\nand more")
-            yield
-
-    last = updates(form(), engine=Broken())[-1]
+    last = updates(form(), engine=BrokenEngine())[-1]
     assert last.notice is not None
     assert "RuntimeError: out of memory." in last.notice.text
     assert not last.running
