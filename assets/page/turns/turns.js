@@ -12,8 +12,7 @@ export function mountConversation({ part, element, state, subscribe, changed, tr
   const line = el("span", { class: "ax-turn", "data-part": "turn" });
   part("verdict").append(" ", line);
   element.addEventListener("click", ({ target }) => target instanceof Element && target.matches(".ax-earlier button") && unfold(element, target));
-  const run = document.getElementById("ax-run");
-  const form = trigger && run ? createForm(state, trigger, run) : null;
+  const form = trigger ? createForm(state, trigger) : null;
   const reason = el("span");
   const latest = el("button", { type: "button", class: "ax-pill ax-small-pill" });
   const why = el("p", { class: "ax-dim ax-continue-why", "data-part": "turn-why", hidden: true }, reason, " ", latest);
@@ -46,14 +45,17 @@ export function obstacleTo(id, source, own) {
   return own.has(id) ? "earlier" : source === "run" ? "closed" : null;
 }
 
-// The field and its button, which is disabled with `run`. A message stays in the field until its turn has begun.
-function createForm(state, trigger, run) {
+// The field and its button, which is disabled with Run, and until Run is there. A message stays in the field until its turn has begun.
+function createForm(state, trigger) {
   const field = el("input", { type: "text", autocomplete: "off", enterkeyhint: "send" });
   const button = el("button", { type: "submit", class: "ax-pill" });
   const root = el("form", { class: "ax-continue", hidden: true }, field, button);
   let sent = null;
-  const free = () => (button.disabled = run.disabled);
-  new MutationObserver(free).observe(run, { attributeFilter: ["disabled"] });
+  const free = () => {
+    const disabled = document.getElementById("ax-run")?.disabled ?? true;
+    if (button.disabled !== disabled) button.disabled = disabled;
+  };
+  new MutationObserver(free).observe(document.body, { subtree: true, childList: true, attributeFilter: ["disabled"] });
   root.addEventListener("submit", (event) => {
     event.preventDefault();
     if (button.disabled || state.race.running) return;
