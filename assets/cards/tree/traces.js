@@ -2,11 +2,10 @@
 
 import { cssToken, plotText, probability, small, visible } from "../../page/core/dom.js";
 import { hoverLabel } from "../../page/plot/charts.js";
-import { curve } from "../../page/plot/lines.js";
 import { say } from "../../page/core/words.js";
 import { TARGET } from "../../page/record/record.js";
 import { FORK, markOf } from "./columnwidths.js";
-import { diameter, edgeEnds, labelPlace, labelsOf, numbersBelow, numbersBeside, numbersPlace, placeScores, scorePlace } from "./geometry.js";
+import { RING, diameter, edgeEnds, edgePoints, labelPlace, labelsOf, numbersBelow, numbersBeside, numbersPlace, placeScores, polesOf, scorePlace } from "./geometry.js";
 import { colourScale, contrasting } from "./scorecolours.js";
 
 const WIDTHS = {
@@ -86,7 +85,7 @@ export function traces(nodes, { grid, texts, colours, prior, band = [-Infinity, 
   const marks = kinds.map((kind) => nodeTrace(nodes, grid, kind, style[kind], most, fill, prior));
   const labels = kinds.map((kind) => labelTrace(nodes, grid, kind, style[kind], most, names, beside, band));
   const numbers = texts.below ? [numberTrace(nodes, grid, most, texts.below, band)] : [];
-  return [...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), scoreTrace(scores.shown, grid, most, band)].filter((trace) => trace.x.length);
+  return [poleTrace(polesOf(nodes, names, grid, most), grid), ...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), scoreTrace(scores.shown, grid, most, band)].filter((trace) => trace.x.length);
 }
 
 // Whether the mark of a node is not a circle.
@@ -106,16 +105,19 @@ function edgeTrace(nodes, byId, { place, list, type }, { starts, stops }, kind, 
     if (drawn !== kind || bucketOf(node, most) !== bucket) continue;
     const [from, to] = [place(byId.get(node.parent)), place(node)];
     if (from[1] === to[1]) from[0] = Math.min(to[0], starts.get(node.parent) ?? from[0]);
-    (list ? elbow : curve)(from, [stops.get(node.id) ?? to[0], to[1]], x, y);
+    const points = (list ? elbow : edgePoints)(from, [stops.get(node.id) ?? to[0], to[1]]);
+    x.push(...points.map((point) => point[0]), null);
+    y.push(...points.map((point) => point[1]), null);
   }
-  return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity: style.pale || 1, line: { color: style.colour, width: width * type, dash: style.dash } };
+  return lineTrace(x, y, style.pale || 1, { color: style.colour, width: width * type, dash: style.dash });
 }
 
+const lineTrace = (x, y, opacity, line) => ({ type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity, line });
+
 // An edge of the indented list: down, then to the child.
-function elbow([x0, y0], [x1, y1], x, y) {
-  x.push(x0, x0, x1, null);
-  y.push(y0, y1, y1, null);
-}
+const elbow = ([x0, y0], [x1, y1]) => [[x0, y0], [x0, y1], [x1, y1]];
+
+const poleTrace = (poles, { type }) => lineTrace(poles.flatMap(({ x }) => [x, x, null]), poles.flatMap(({ from, to }) => [from, to, null]), 1, { color: cssToken("--ax-faint"), width: type });
 
 // The fill colour of a node: that of its score if it has one, else that of its verdict.
 function filler(style, colours) {
@@ -209,6 +211,6 @@ function scoreTrace(nodes, grid, most, band) {
 
 export function ringTrace(node, { place, marks, type }, most) {
   const [x, y] = node ? place(node) : [null, null];
-  const marker = { symbol: `${SYMBOLS[node?.verdict] || "circle"}-open`, size: node ? type * (diameter(node, most, marks) + 9) : 1 };
+  const marker = { symbol: `${SYMBOLS[node?.verdict] || "circle"}-open`, size: node ? type * (diameter(node, most, marks) + RING) : 1 };
   return { type: "scatter", mode: "markers", x: [x], y: [y], hoverinfo: "skip", marker: { ...marker, color: cssToken("--ax-ink"), line: { color: cssToken("--ax-ink"), width: 2 } } };
 }
