@@ -26,7 +26,7 @@ const MOST = 8; // largest zoom
 const NEARER = 2; // by which a tree with readable labels can be zoomed at least
 
 const FONT = { token: 12, number: 10 }; // pixels of texts at full size
-const LABEL = 11.5; // pixels between two labels at full size that do not touch
+const LABEL = { least: 11, apart: 11.5 }; // pixels between two labels at full size that hardly touch, and that do not
 const DENSE = 2 / 3; // share of `least` to which texts are reduced in low rows before a label is left out
 const BESIDE = 5; // pixels between a mark and the texts beside it, which the ring of the selected node is within
 export const RING = 9; // by how much that ring is wider than the mark
@@ -77,10 +77,10 @@ const textSizes = (share, least, lowest) => ({ size: Math.max(share, least / FON
 // Heights of rows for a zoom, from the height that fits all rows into the box: {high, scale, readable, most, size, small, marks, legible, sizes};
 // `lowest`: from which height on the zoom null fits all rows. In low rows the smallest type is reduced, as far as DENSE, so that labels do not touch.
 function rowHeights(fit, zoom, { least, lowest }, sizesOf) {
-  const readable = Math.max(1, Math.max(least, LABEL * sizesOf(0, DENSE).size) / fit);
+  const readable = Math.max(1, Math.max(least, LABEL.apart * sizesOf(0, DENSE).size) / fit);
   const scale = zoom ?? (fit < lowest ? readable : 1);
   const high = fit * scale;
-  const dense = Math.max(DENSE, Math.min(1, high / (LABEL * sizesOf(0).size)));
+  const dense = Math.max(DENSE, Math.min(1, high / (LABEL.apart * sizesOf(0).size)));
   const sizes = (share, shrunk = 1) => sizesOf(share, Math.min(shrunk, dense));
   const { size, small } = sizes(Math.min(1, Math.max(SMALLEST.text, high / FULL.text)));
   const marks = Math.max(SMALLEST.mark, Math.min(1, high / FULL.mark));
@@ -152,7 +152,7 @@ export function labelsOf(nodes, grid, most) {
   for (const node of [...nodes].sort((a, b) => nearness(b) - nearness(a) || weight(b) - weight(a) || a.id - b.id)) {
     const [left, y] = labelPlace(node, grid, most);
     const box = { left, y, end: left + TEXT.token * grid.size * lettersOf(names.get(node.id)) };
-    if (drawn.some((other) => Math.abs(other.y - y) < LABEL * grid.size - ROUNDING && other.left < box.end && box.left < other.end)) names.set(node.id, "");
+    if (drawn.some((other) => Math.abs(other.y - y) < LABEL.least * grid.size - ROUNDING && other.left < box.end && box.left < other.end)) names.set(node.id, "");
     else drawn.push(box);
   }
   return names;
