@@ -131,7 +131,7 @@ test("the ring of the selected node covers neither its label nor its numbers nor
       const [[x, y], radius, { left, bottom }] = [grid.place(one), 0.5 * (diameter(one, MOST, grid.marks) + RING), spaceOfLabel(one, opened)];
       assert.ok(Math.hypot(left - x, Math.min(0, bottom - y)) >= radius, `${rows} rows, ${one.id}`);
       if (grid.numbers === "below") assert.ok(Math.hypot(numbersPlace(one, grid, MOST)[0] - x, 11 - 4) >= radius);
-      if (!grid.list) assert.ok(x - scorePlace(one, grid, MOST)[0] >= radius);
+      assert.ok(x - scorePlace(one, grid, MOST)[0] >= radius);
     }
   }
 });
@@ -143,6 +143,17 @@ test("a score is on its own edge, also above other rows", () => {
     const { shown } = placeScores(nodes, names, grid, MOST);
     assert.ok(shown.some(({ y }) => y === 0) && shown.some(({ y }) => y));
     for (const one of shown) assert.equal(scorePlace(one, grid, MOST)[1], grid.place(one)[1]);
+  }
+});
+
+test("no score of a list is cut off, however deep it is", () => {
+  for (const depth of [2, 6, 20]) {
+    const nodes = [...Array(depth).keys()].map((x) => ({ ...node(x, x, 0), verdict: x ? "accepted" : "root", visits: MOST, score: x ? "0.250" : null }));
+    const { grid, names } = drawn(nodes, { width: 360, height: 300 });
+    const { shown } = placeScores(grid.nodes, names, grid, MOST);
+    assert.equal(shown.length, depth - 1);
+    for (const one of shown) assert.ok(scorePlace(one, grid, MOST)[0] >= 6.02 * 5 * grid.small);
+    assert.ok(grid.nodes.every((one) => grid.place(one)[0] > 12 && grid.place(one)[0] <= 360 - 150));
   }
 });
 

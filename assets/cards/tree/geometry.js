@@ -12,7 +12,7 @@ const LISTED = 20; // the same in the list, where a score is between two rows
 const MARGIN = { left: 22, top: 28, bottom: 18, low: 10 }; // `low`: below rows that are too low for numbers below the labels
 const BENEATH = 8; // pixels between the first row, whose marks are the largest, and the second
 const LIST = { top: 16, bottom: 14 }; // pixels above and below the list
-const LEFT = 22; // pixels before the root of the list, so that no score of its children is cut off
+const LEFT = 46; // pixels before the children of the root in the list, so that no score is cut off
 const FULL = { text: 13.5, mark: 17 }; // height of a row from which texts and marks have their full size
 const SMALLEST = { text: 0.75, mark: 0.25, number: 8 }; // texts and marks in lower rows, as a share of their full size; pixels of the smallest numbers
 const ABOVE = 27; // height of a row from which labels are above the edges; in lower rows they are beside the marks
@@ -125,10 +125,10 @@ function columns(box, tree, zoom, sizesOf) {
 
 function indented(box, nodes, zoom, sizesOf) {
   const depth = Math.max(1, ...nodes.map(({ x }) => x));
-  const indent = Math.min(COLUMN.indent, (box.width - 156 - LEFT) / depth);
+  const indent = Math.min(COLUMN.indent, (box.width - 156 - LEFT) / Math.max(1, depth - 1));
   const fit = Math.min(ROW.list, Math.max(0.5, (box.height - LIST.top - LIST.bottom) / Math.max(1, nodes.length - 1)));
   const { high, legible, sizes, ...heights } = rowHeights(fit, zoom, { least: LISTED, lowest: LISTED }, sizesOf);
-  const place = ({ x, y }) => [LEFT + x * indent, LIST.top + y * high];
+  const place = ({ x, y }) => [LEFT + (x - 1) * indent, LIST.top + y * high];
   return {
     ...heights, nodes, place, list: true, onPath,
     letters: () => LETTERS.most,
@@ -190,8 +190,7 @@ export function numbersPlace(node, grid, most) {
 // Where a score ends: on the end of the edge from the parent or, in a list, below it.
 export function scorePlace(node, { place, marks, list }, most) {
   const [x, y] = place(node);
-  const end = x - diameter(node, most, marks) / 2;
-  return list ? [end - 1, y + 8] : [end - BESIDE, y];
+  return [x - 0.5 * diameter(node, most, marks) - BESIDE, list ? y + 8 : y];
 }
 
 // The nodes whose scores do not touch a token or the mark of the parent, and where numbers must end so that they touch no score:
