@@ -40,11 +40,12 @@ test("a tree opens as large as it fits into its box, also with large type", () =
 });
 
 test("while presenting no text is smaller than asked, but in low rows, where it is reduced by a third before a label is left out", () => {
-  const texts = ({ grid }) => [12 * grid.size * grid.type, 10 * grid.small * grid.type];
+  const texts = ({ grid }, y) => [12 * grid.fonts({ y }).size * grid.type, 10 * grid.fonts({ y }).small * grid.type];
   const sizes = [];
   for (let rows = 1; rows < 45; rows++) {
     const opened = drawn(treeOfRows(rows), PRESENTED, null, LOOKS.presented);
-    const least = Math.min(...texts(opened));
+    const least = Math.min(...texts(opened, 1));
+    assert.ok(Math.min(...texts(opened, 0)) >= 18 - 0.01, "the first row");
     assert.ok(least >= (rows <= 12 ? 18 : 12) - 0.01, `${rows} rows`);
     assert.ok(least < 12.01 || [...opened.names.values()].every(Boolean), `${rows} rows`);
     assert.ok(opened.grid.nodes.filter(({ y }) => !y).every(({ id }) => opened.names.get(id)), `${rows} rows`);
@@ -62,7 +63,7 @@ test("labels that would touch another one are left out, last those of the path a
     const labelled = grid.nodes.filter(({ id }) => names.get(id));
     for (const one of labelled.filter(({ y }) => y)) {
       const [left, y] = labelPlace(one, grid, MOST);
-      const touched = labelled.filter((other) => other !== one && Math.abs(labelPlace(other, grid, MOST)[1] - y) < 11 * grid.size && labelPlace(other, grid, MOST)[0] === left);
+      const touched = labelled.filter((other) => other !== one && Math.abs(labelPlace(other, grid, MOST)[1] - y) < 11 * grid.fonts(one).size && labelPlace(other, grid, MOST)[0] === left);
       assert.deepEqual(touched, []);
     }
     assert.ok(labelled.length < nodes.length);
@@ -73,7 +74,7 @@ test("labels that would touch another one are left out, last those of the path a
 // The space of the label of a node: {left, end, top, bottom}, from the top of its letters to their bottom.
 function spaceOfLabel(one, { grid, names }) {
   const [left, y] = labelPlace(one, grid, MOST);
-  return { left, end: left + 7.3 * grid.size * names.get(one.id).length, top: y - 5.5 * grid.size, bottom: y + 5.5 * grid.size };
+  return { left, end: left + 7.3 * grid.fonts(one).size * names.get(one.id).length, top: y - 5.5 * grid.fonts(one).size, bottom: y + 5.5 * grid.fonts(one).size };
 }
 
 test("an edge to another row does not cross the label of the parent, nor its numbers", () => {
@@ -110,15 +111,15 @@ test("labels of a long path are on levels, each one above its mark and joined to
     assert.equal(poles.length, count);
     for (const [i, one] of nodes.entries()) {
       const [[x, y], space, { x: at, from, to }] = [grid.place(one), spaceOfLabel(one, opened), poles[i]];
-      assert.ok(space.left <= x && x <= space.left + 7.3 * grid.size, "the first letter is above the mark");
+      assert.ok(space.left <= x && x <= space.left + 7.3 * grid.fonts(one).size, "the first letter is above the mark");
       assert.ok(at === x && from < y && to < from && to >= space.bottom);
       assert.ok(y - space.bottom > 0.5 * (diameter(one, MOST, grid.marks) + RING), "the ring does not reach the label");
     }
     const numbers = numbersIn(opened);
     for (const one of nodes.filter(({ id }) => numbers.get(id))) {
       const [{ left, top }, length] = [spaceOfLabel(one, opened), names.get(one.id).length + 1];
-      const end = left + 7.3 * grid.size * length + 6 * grid.small * numbers.get(one.id).length;
-      assert.deepEqual(poles.filter(({ x, to }) => x > left + 7.3 * grid.size && x < end && to < top), [], "no line crosses numbers");
+      const end = left + 7.3 * grid.fonts(one).size * length + 6 * grid.fonts(one).small * numbers.get(one.id).length;
+      assert.deepEqual(poles.filter(({ x, to }) => x > left + 7.3 * grid.fonts(one).size && x < end && to < top), [], "no line crosses numbers");
     }
   }
 });
@@ -152,7 +153,7 @@ test("no score of a list is cut off, however deep it is", () => {
     const { grid, names } = drawn(nodes, { width: 360, height: 300 });
     const { shown } = placeScores(grid.nodes, names, grid, MOST);
     assert.equal(shown.length, depth - 1);
-    for (const one of shown) assert.ok(scorePlace(one, grid, MOST)[0] >= 6.02 * 5 * grid.small);
+    for (const one of shown) assert.ok(scorePlace(one, grid, MOST)[0] >= 6.02 * 5 * grid.fonts(one).small);
     assert.ok(grid.nodes.every((one) => grid.place(one)[0] > 12 && grid.place(one)[0] <= 360 - 150));
   }
 });
@@ -177,7 +178,7 @@ test("twenty rows have labels and numbers, and in lower rows only the accepted p
   assert.ok([...names.values()].every((name) => name && !name.includes("…")));
   const low = drawn(treeOfRows(40));
   assert.equal(low.grid.numbers, "path");
-  assert.ok(10 * low.grid.small >= 8);
+  assert.ok(10 * low.grid.fonts({ y: 1 }).small >= 8);
   const numbers = numbersIn(low);
   assert.ok(low.grid.nodes.every(({ id, y }) => Boolean(numbers.get(id)) === (y === 0)));
 });
@@ -221,8 +222,8 @@ test("a token is cut only where no more than the accepted path has numbers, and 
   const all = Array.from({ length: 16 }, (_, i) => opened(2 + i));
   assert.ok(all.some(cut) && !all.every(cut));
   assert.ok(all.filter(cut).every(({ grid }) => grid.numbers === "path"));
-  const smaller = all.filter(({ grid }) => 12 * grid.size * grid.type < 18);
-  assert.ok(smaller.some((one) => !cut(one)) && smaller.every(({ grid }) => 12 * grid.size * grid.type > 14));
+  const smaller = all.filter(({ grid }) => 12 * grid.fonts({ y: 1 }).size * grid.type < 18);
+  assert.ok(smaller.some((one) => !cut(one)) && smaller.every(({ grid }) => 12 * grid.fonts({ y: 1 }).size * grid.type > 14));
   assert.ok(all.filter((one) => !smaller.includes(one)).every((one) => !cut(one)));
 });
 
@@ -232,7 +233,7 @@ test("the mark of a fork is part of its label, which has space for it in every r
     const { grid, names } = drawn(nodes, box);
     const labelled = nodes.filter(({ id }) => names.get(id));
     assert.ok(labelled.length > 4 && labelled.every(({ id }) => names.get(id).startsWith(FORK)));
-    for (const one of labelled.filter(() => !grid.list)) assert.ok(labelPlace(one, grid, MOST)[0] + 7.3 * grid.size * names.get(one.id).length <= grid.width + 0.1, `${rows} rows, ${one.id}`);
+    for (const one of labelled.filter(() => !grid.list)) assert.ok(labelPlace(one, grid, MOST)[0] + 7.3 * grid.fonts(one).size * names.get(one.id).length <= grid.width + 0.1, `${rows} rows, ${one.id}`);
   }
 });
 
@@ -242,11 +243,11 @@ test("no label is over a node of its row or another one, or outside of the pictu
     const { grid, names } = drawn(nodes);
     for (const one of nodes.filter(({ id }) => names.get(id))) {
       const [left, y] = labelPlace(one, grid, MOST);
-      const end = left + 7.3 * grid.size * names.get(one.id).length;
+      const end = left + 7.3 * grid.fonts(one).size * names.get(one.id).length;
       assert.ok(end <= grid.width + 0.1, `${rows} rows, ${one.id}`);
       const covered = nodes.filter((other) => {
         const [x, row] = grid.place(other);
-        return x > left && x < end && Math.abs(row - y) < 6 * grid.size;
+        return x > left && x < end && Math.abs(row - y) < 6 * grid.fonts(one).size;
       });
       assert.deepEqual(covered, []);
     }

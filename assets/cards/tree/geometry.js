@@ -27,14 +27,14 @@ const NEARER = 2; // by which a tree with readable labels can be zoomed at least
 
 const FONT = { token: 12, number: 10 }; // pixels of texts at full size
 const LABEL = { least: 11, apart: 11.5 }; // pixels between two labels at full size that hardly touch, and that do not
-const DENSE = 2 / 3; // share of `least` to which texts are reduced in low rows before a label is left out
+const DENSE = 2 / 3; // share of `least` to which texts are reduced in low rows, but the first, before a label is left out
 const BESIDE = 5; // pixels between a mark and the texts beside it, which the ring of the selected node is within
 export const RING = 9; // by how much that ring is wider than the mark
 const RISE = { size: 11, least: 1.5 }; // pixels from an edge up to the middle of the label above it: at full size, and at any size
 const POLE = 3; // pixels that a label on one of several levels begins before the middle of its mark
 const BEND = 60; // pixels of an edge to another row in which it turns
 // `type` enlarges texts, marks and spaces as far as the tree still fits; `least`: pixels of the smallest text, of which a fifth is given up before
-// a token is cut, and a third before a label is left out.
+// a token is cut, and a third, but in the first row, before a label is left out.
 export const LOOKS = { page: { type: 1, least: 0 }, presented: { type: 1.8, least: 18 } };
 
 const onPath = ({ id, verdict, onTrail }) => id === 0 || id === TARGET || verdict === "accepted" || Boolean(onTrail);
@@ -56,7 +56,7 @@ function listed(nodes) {
 // The picture of a tree for a box {width, height} of pixels; `zoom` 1 fits all of it into the box, null does so too, but makes the rows of a
 // list and those of a very large tree high enough to read the labels. Lengths of the result are in units of `type` pixels.
 //   nodes: with their final rows; place: of a node; width, height: of the picture; high: of a row; type: pixels of a unit
-//   size, small: font sizes of tokens and numbers as shares of the full ones; marks: size of the marks, likewise; least: see LOOKS; scale, most: the zoom of the picture, and the largest one
+//   fonts: font sizes {size, small} of the token and the numbers of a node, as shares of the full ones; marks: size of the marks, likewise; least: see LOOKS; scale, most: the zoom of the picture, and the largest one
 //   readable: the zoom from which the labels can be read
 //   numbers: where the small numbers are: "below", "beside", "path", that is beside the labels of the first row only, or null in low rows of a
 //   list; levels: of the labels of the first row; list: whether it is an indented list
@@ -74,18 +74,22 @@ export function geometry(box, nodes, zoom, { type, least } = LOOKS.page) {
 // Font sizes that are a share of the full ones, and at least `least` units, those of numbers at least `lowest` units.
 const textSizes = (share, least, lowest) => ({ size: Math.max(share, least / FONT.token), small: Math.max(share, Math.max(least, lowest) / FONT.number) });
 
-// Heights of rows for a zoom, from the height that fits all rows into the box: {high, scale, readable, most, size, small, marks, legible, sizes};
+// Heights of rows for a zoom, from the height that fits all rows into the box: {high, scale, readable, most, marks, legible, fontsOf};
 // `lowest`: from which height on the zoom null fits all rows. In low rows the smallest type is reduced, as far as DENSE, so that labels do not touch.
+// `fontsOf`: from a share to which texts are reduced to the `fonts` of geometry().
 function rowHeights(fit, zoom, { least, lowest }, sizesOf) {
   const readable = Math.max(1, Math.max(least, LABEL.apart * sizesOf(0, DENSE).size) / fit);
   const scale = zoom ?? (fit < lowest ? readable : 1);
   const high = fit * scale;
   const dense = Math.max(DENSE, Math.min(1, high / (LABEL.apart * sizesOf(0).size)));
-  const sizes = (share, shrunk = 1) => sizesOf(share, Math.min(shrunk, dense));
-  const { size, small } = sizes(Math.min(1, Math.max(SMALLEST.text, high / FULL.text)));
+  const share = Math.min(1, Math.max(SMALLEST.text, high / FULL.text));
+  const fontsOf = (shrunk) => {
+    const [first, others] = [1, dense].map((least) => sizesOf(shrunk * sizesOf(share, least).size, Math.min(shrunk, least)));
+    return ({ y }) => (y ? others : first);
+  };
   const marks = Math.max(SMALLEST.mark, Math.min(1, high / FULL.mark));
-  const legible = high >= FONT.token * size;
-  return { high, scale, readable, most: Math.max(MOST, NEARER * readable), size, small, marks, legible, sizes };
+  const legible = high >= FONT.token * sizesOf(share, dense).size;
+  return { high, scale, readable, most: Math.max(MOST, NEARER * readable), marks, legible, fontsOf };
 }
 
 // Pixels of a unit with which the rows and the tokens have their full size.
@@ -102,17 +106,17 @@ function columns(box, tree, zoom, sizesOf) {
   const { widths, right, shrunk } = columnWidths(box.width - MARGIN.left, tree, first);
   const starts = [...widths.keys(), depth].map((x) => MARGIN.left + total(widths.slice(0, x)));
   const width = Math.max(starts[depth] + right, 200);
-  const largest = first.sizes(shrunk * first.size, shrunk).size;
+  const largest = first.fontsOf(shrunk)({ y: 0 }).size;
   const levels = levelsOf(tree, starts, largest);
   const level = LEVELS.height * Math.max(1, largest);
   const top = MARGIN.top + (levels > 1 ? LEVELS.first + (levels - 1) * level : 0);
-  const { high, legible, sizes, ...heights } = heightsOf(top);
-  const { size, small } = sizes(shrunk * heights.size, shrunk);
+  const { high, legible, fontsOf, ...heights } = heightsOf(top);
+  const fonts = fontsOf(shrunk);
   const space = (node) => spaceOf(node, tree, starts, levels) ?? width - starts[node.x] - LETTER.end;
-  const letters = (node) => Math.max(LETTERS.least, Math.min(LETTERS.most, Math.floor(space(node) / (LETTER.token * size) + ROUNDING)));
+  const letters = (node) => Math.max(LETTERS.least, Math.min(LETTERS.most, Math.floor(space(node) / (LETTER.token * fonts(node).size) + ROUNDING)));
   const whole = nodes.every((node) => lettersOf(tree.names.get(node.id)) <= letters(node));
   return {
-    ...heights, high, size, small, nodes, list: false, onPath, width, letters,
+    ...heights, high, fonts, nodes, list: false, onPath, width, letters,
     place: ({ x, y }) => [starts[x], top + (y ? BENEATH : 0) + y * high],
     above: ({ y }) => !y || high >= ABOVE,
     raised: ({ x, y }) => (y === 0 && levels > 1 ? LEVELS.first + (levels - 1 - (x % levels)) * level : 0),
@@ -127,10 +131,10 @@ function indented(box, nodes, zoom, sizesOf) {
   const depth = Math.max(1, ...nodes.map(({ x }) => x));
   const indent = Math.min(COLUMN.indent, (box.width - 156 - LEFT) / Math.max(1, depth - 1));
   const fit = Math.min(ROW.list, Math.max(0.5, (box.height - LIST.top - LIST.bottom) / Math.max(1, nodes.length - 1)));
-  const { high, legible, sizes, ...heights } = rowHeights(fit, zoom, { least: LISTED, lowest: LISTED }, sizesOf);
+  const { high, legible, fontsOf, ...heights } = rowHeights(fit, zoom, { least: LISTED, lowest: LISTED }, sizesOf);
   const place = ({ x, y }) => [LEFT + (x - 1) * indent, LIST.top + y * high];
   return {
-    ...heights, nodes, place, list: true, onPath,
+    ...heights, fonts: fontsOf(1), nodes, place, list: true, onPath,
     letters: () => LETTERS.most,
     above: () => false,
     raised: () => 0,
@@ -151,8 +155,9 @@ export function labelsOf(nodes, grid, most) {
   const drawn = [];
   for (const node of [...nodes].sort((a, b) => nearness(b) - nearness(a) || weight(b) - weight(a) || a.id - b.id)) {
     const [left, y] = labelPlace(node, grid, most);
-    const box = { left, y, end: left + TEXT.token * grid.size * lettersOf(names.get(node.id)) };
-    if (drawn.some((other) => Math.abs(other.y - y) < LABEL.least * grid.size - ROUNDING && other.left < box.end && box.left < other.end)) names.set(node.id, "");
+    const { size } = grid.fonts(node);
+    const box = { left, y, end: left + TEXT.token * size * lettersOf(names.get(node.id)) };
+    if (drawn.some((other) => Math.abs(other.y - y) < LABEL.least * size - ROUNDING && other.left < box.end && box.left < other.end)) names.set(node.id, "");
     else drawn.push(box);
   }
   return names;
@@ -168,7 +173,7 @@ export function diameter(node, most, marks) {
 export function labelPlace(node, grid, most) {
   const [x, y] = grid.place(node);
   const raised = grid.raised(node);
-  return [raised ? x - POLE : behind(node, grid, most), grid.above(node) ? y - RISE.size * grid.size - RISE.least - raised : y];
+  return [raised ? x - POLE : behind(node, grid, most), grid.above(node) ? y - RISE.size * grid.fonts(node).size - RISE.least - raised : y];
 }
 
 // Where texts beside a mark or, nearer to it, above and below it begin: the ring of the selected node does not reach them.
@@ -178,7 +183,7 @@ const behind = (node, { place, marks, above }, most) => place(node)[0] + (above(
 export function polesOf(nodes, names, grid, most) {
   return nodes.filter((node) => grid.raised(node) && names.get(node.id)).map((node) => {
     const [x, y] = grid.place(node);
-    return { x, from: y - 0.5 * diameter(node, most, grid.marks), to: labelPlace(node, grid, most)[1] + HALF.token * grid.size };
+    return { x, from: y - 0.5 * diameter(node, most, grid.marks), to: labelPlace(node, grid, most)[1] + HALF.token * grid.fonts(node).size };
   });
 }
 
@@ -214,13 +219,13 @@ export function placeScores(nodes, names, grid, most) {
   return { shown, ends };
 }
 
-const scoreStart = (node, grid, most) => scorePlace(node, grid, most)[0] - TEXT.score * grid.small * node.score.length - APART;
+const scoreStart = (node, grid, most) => scorePlace(node, grid, most)[0] - TEXT.score * grid.fonts(node).small * node.score.length - APART;
 
 // Where edges begin and end, by id, so that they cross no text: `starts` behind the label of the parent in a low row, for the child in its row,
 // and `stops` before a score.
 export function edgeEnds(nodes, names, beside, scored, grid, most) {
   const crossed = (node) => !grid.list && !grid.above(node);
-  const ending = (node) => labelPlace(node, grid, most)[0] + labelLength(names.get(node.id), beside?.get(node.id) ?? "", grid) + APART;
+  const ending = (node) => labelPlace(node, grid, most)[0] + labelLength(names.get(node.id), beside?.get(node.id) ?? "", grid.fonts(node)) + APART;
   return {
     starts: new Map(nodes.filter((node) => crossed(node) && names.get(node.id)).map((node) => [node.id, ending(node)])),
     stops: new Map(scored.filter(() => !grid.list).map((node) => [node.id, scoreStart(node, grid, most)])),
@@ -244,7 +249,8 @@ const labelLength = (name, numbers, { size, small }) => TEXT.token * size * (let
 function textsOf(node, names, grid, most) {
   const { id } = node;
   const [left, y] = labelPlace(node, grid, most);
-  const label = { id, kind: "beside", left, y, half: HALF.token * grid.size, end: left + TEXT.token * grid.size * lettersOf(names.get(id)) };
+  const { size } = grid.fonts(node);
+  const label = { id, kind: "beside", left, y, half: HALF.token * size, end: left + TEXT.token * size * lettersOf(names.get(id)) };
   if (grid.numbers !== "below") return [label];
   const [start, low] = numbersPlace(node, grid, most);
   return [label, { id, kind: "below", left: start, y: low, half: HALF.below, end: start }];
@@ -264,7 +270,7 @@ function marksOf(nodes, grid, most) {
 export function numbersBelow(nodes, grid, most, ends) {
   const marks = marksOf(nodes, { ...grid, levels: 1 }, most);
   const end = (node) => Math.min(marks(node), ends.below.get(node.id) ?? Infinity);
-  const fits = (node, text) => numbersPlace(node, grid, most)[0] + TEXT.below * Math.max(1, grid.small) * longestLine(text) <= end(node);
+  const fits = (node, text) => numbersPlace(node, grid, most)[0] + TEXT.below * Math.max(1, grid.fonts(node).small) * longestLine(text) <= end(node);
   const offered = (node) => [numbersOf(node), ...(node.y || grid.high < TWO_LINES ? [] : [inLines(numbersOf(node))]), ...fewer(node)];
   return new Map(nodes.map((node) => [node.id, offered(node).find((text) => fits(node, text)) ?? ""]));
 }
@@ -280,15 +286,15 @@ export function tagOf(node, nodes, { names, beside, below }, grid, most) {
   if (!numbers || (name && [beside, below].some((texts) => [numbers, inLines(numbers)].includes(texts?.get(node.id))))) return null;
   const text = name ? numbers : `${namesOf([node], () => LETTERS.most).get(node.id)} ${numbers}`;
   const [left, height] = labelPlace(node, grid, most);
-  const start = left + labelLength(name, "", grid);
-  const fits = start + TEXT.token * grid.size * (lettersOf(text) + 2) <= marksOf(nodes, grid, most)(node);
+  const start = left + labelLength(name, "", grid.fonts(node));
+  const fits = start + TEXT.token * grid.fonts(node).size * (lettersOf(text) + 2) <= marksOf(nodes, grid, most)(node);
   return fits ? { text, x: start, y: height, below: false } : { text, x: grid.place(node)[0], y: grid.place(node)[1], below: true };
 }
 
 // The small numbers beside each label, by id: all that fit before the next node of the row and before the next score.
 export function numbersBeside(nodes, names, grid, most, ends) {
   const marks = marksOf(nodes, grid, most);
-  const ending = (node, text) => labelPlace(node, grid, most)[0] + labelLength(names.get(node.id), text, grid);
+  const ending = (node, text) => labelPlace(node, grid, most)[0] + labelLength(names.get(node.id), text, grid.fonts(node));
   const end = (node) => Math.min(marks(node), ends.beside.get(node.id) ?? Infinity);
   const offered = (node) => (grid.numbers === "path" && node.y ? [""] : [numbersOf(node), ...fewer(node)]);
   return new Map(nodes.map((node) => [node.id, offered(node).find((text) => !text || (names.get(node.id) && ending(node, text) <= end(node))) ?? ""]));

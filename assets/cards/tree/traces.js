@@ -164,23 +164,23 @@ function labelTrace(nodes, grid, kind, style, most, names, beside, band) {
   const label = (n) => {
     const text = plotText(names.get(n.id).slice(markOf(n).length));
     const numbers = beside?.get(n.id);
-    const suffix = numbers ? ` <span style="font-size:${Math.round(10 * grid.small * grid.type)}px;color:${muted}">${numbers}</span>` : "";
+    const suffix = numbers ? ` <span style="font-size:${Math.round(10 * grid.fonts(n).small * grid.type)}px;color:${muted}">${numbers}</span>` : "";
     return (n.fork && text ? fork : "") + (grid.onPath(n) && n.id && text ? `<b>${text}</b>` : text) + suffix;
   };
-  return textTrace(mine, (n) => labelPlace(n, grid, most), label, "right", { family: cssToken("--ax-mono"), size: 12 * grid.size * grid.type, color: style.text });
+  return textTrace(mine, (n) => labelPlace(n, grid, most), label, "right", { family: cssToken("--ax-mono"), size: (n) => 12 * grid.fonts(n).size * grid.type, color: style.text });
 }
 
 // The numbers of a node, below its edge.
 function numberTrace(nodes, grid, most, texts, band) {
   const mine = inBand(nodes.filter(({ id }) => texts.get(id)), grid, band);
   const at = (node) => numbersPlace(node, grid, most).map((length, axis) => length + (axis && texts.get(node.id).includes("\n") ? 7 : 0)); // middle of the lines
-  return textTrace(mine, at, ({ id }) => texts.get(id).replace("\n", "<br>"), "right", { family: cssToken("--ax-sans"), size: 10.5 * Math.max(1, grid.small) * grid.type, color: cssToken("--ax-muted") });
+  return textTrace(mine, at, ({ id }) => texts.get(id).replace("\n", "<br>"), "right", { family: cssToken("--ax-sans"), size: (n) => 10.5 * Math.max(1, grid.fonts(n).small) * grid.type, color: cssToken("--ax-muted") });
 }
 
 const inBand = (nodes, { place }, [first, last]) => nodes.filter((node) => first <= place(node)[1] && place(node)[1] <= last);
 
 // One text per node that has one, which does not react to the pointer. A point whose text is empty would get none later: Plotly removes its
-// element for good.
+// element for good. The size of the font is that of a node.
 function textTrace(all, at, text, position, font) {
   const nodes = all.filter((node) => text(node));
   return {
@@ -190,7 +190,7 @@ function textTrace(all, at, text, position, font) {
     y: nodes.map((n) => at(n)[1]),
     text: nodes.map(text),
     textposition: `middle ${position}`,
-    textfont: font,
+    textfont: { ...font, size: nodes.map(font.size) },
     hoverinfo: "skip",
     cliponaxis: false,
   };
@@ -200,13 +200,13 @@ function textTrace(all, at, text, position, font) {
 function signTrace(nodes, { place, marks, type }, style, fill) {
   const mine = nodes.filter((n) => style[n.verdict].sign && marks > SIGNED);
   const inks = [cssToken("--ax-ink"), cssToken("--ax-card")];
-  const font = { family: cssToken("--ax-sans"), size: 11 * marks * type, color: mine.map((n) => contrasting(fill(n), inks)) };
+  const font = { family: cssToken("--ax-sans"), size: () => 11 * marks * type, color: mine.map((n) => contrasting(fill(n), inks)) };
   return textTrace(mine, place, (n) => `<b>${style[n.verdict].sign}</b>`, "center", font);
 }
 
 // The scores that the selection compares.
 function scoreTrace(nodes, grid, most, band) {
-  return textTrace(inBand(nodes, grid, band), (n) => scorePlace(n, grid, most), (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10 * grid.small * grid.type, color: cssToken("--ax-aded") });
+  return textTrace(inBand(nodes, grid, band), (n) => scorePlace(n, grid, most), (n) => n.score, "left", { family: cssToken("--ax-mono"), size: (n) => 10 * grid.fonts(n).small * grid.type, color: cssToken("--ax-aded") });
 }
 
 export function ringTrace(node, { place, marks, type }, most) {
