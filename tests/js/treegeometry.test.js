@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { FORK, numbersOf } from "../../assets/cards/tree/columnwidths.js";
-import { LOOKS, RING, diameter, edgeEnds, edgePoints, geometry, labelPlace, labelsOf, numbersBeside, numbersPlace, placeScores, polesOf, scorePlace, scrolledTo } from "../../assets/cards/tree/geometry.js";
+import { edgeEnds, edgePoints, polesOf } from "../../assets/cards/tree/edges.js";
+import { LOOKS, RING, diameter, geometry, labelPlace, labelsOf, numbersBeside, numbersPlace, placeScores, scorePlace, scrolledTo } from "../../assets/cards/tree/geometry.js";
 
 const WORDS = [" probability", ",", " the", " order", "<|im_end|>", " from", " representation"];
 const BOX = { width: 882, height: 294 };

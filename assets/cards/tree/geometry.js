@@ -19,9 +19,9 @@ const ABOVE = 27; // height of a row from which labels are above the edges; in l
 const BELOW = 36; // height of a row from which the numbers are below the label
 const LEAST = { accepted: 16, rejected: 13 }; // minimum size in pixels of marks that contain a sign
 const TEXT = { token: 7.3, number: 6, score: 6.1, below: 5.9 }; // most pixels of a character at full size: token, number beside it, score, number below it
-const HALF = { token: 6.5, score: 5.5, below: 7 }; // half the height in pixels of the letters of such a text
+export const HALF = { token: 6.5, score: 5.5, below: 7 }; // half the height in pixels of the letters of such a text
 const ROUNDING = 0.01; // of a character
-const APART = 2; // pixels between a text and a score
+export const APART = 2; // pixels between a text and a score
 const MOST = 8; // largest zoom
 const NEARER = 2; // by which a tree with readable labels can be zoomed at least
 
@@ -32,7 +32,6 @@ const BESIDE = 5; // pixels between a mark and the texts beside it, which the ri
 export const RING = 9; // by how much that ring is wider than the mark
 const RISE = { size: 11, least: 1.5 }; // pixels from an edge up to the middle of the label above it: at full size, and at any size
 const POLE = 3; // pixels that a label on one of several levels begins before the middle of its mark
-const BEND = 60; // pixels of an edge to another row in which it turns
 // `type` enlarges texts, marks and spaces as far as the tree still fits; `least`: pixels of the smallest text, of which a fifth is given up before
 // a token is cut, and a third, but in the first row, before a label is left out.
 export const LOOKS = { page: { type: 1, least: 0 }, presented: { type: 1.8, least: 18 } };
@@ -179,14 +178,6 @@ export function labelPlace(node, grid, most) {
 // Where texts beside a mark or, nearer to it, above and below it begin: the ring of the selected node does not reach them.
 const behind = (node, { place, marks, above }, most) => place(node)[0] + (above(node) ? 0.45 * diameter(node, most, marks) + 4 : 0.5 * diameter(node, most, marks) + BESIDE);
 
-// The lines from marks to their labels on several levels: {x, from, to}.
-export function polesOf(nodes, names, grid, most) {
-  return nodes.filter((node) => grid.raised(node) && names.get(node.id)).map((node) => {
-    const [x, y] = grid.place(node);
-    return { x, from: y - 0.5 * diameter(node, most, grid.marks), to: labelPlace(node, grid, most)[1] + HALF.token * grid.fonts(node).size };
-  });
-}
-
 // Where the numbers below the edge begin.
 export function numbersPlace(node, grid, most) {
   return [behind(node, grid, most), grid.place(node)[1] + 11];
@@ -219,31 +210,13 @@ export function placeScores(nodes, names, grid, most) {
   return { shown, ends };
 }
 
-const scoreStart = (node, grid, most) => scorePlace(node, grid, most)[0] - TEXT.score * grid.fonts(node).small * node.score.length - APART;
-
-// Where edges begin and end, by id, so that they cross no text: `starts` behind the label of the parent in a low row, for the child in its row,
-// and `stops` before a score.
-export function edgeEnds(nodes, names, beside, scored, grid, most) {
-  const crossed = (node) => !grid.list && !grid.above(node);
-  const ending = (node) => labelPlace(node, grid, most)[0] + labelLength(names.get(node.id), beside?.get(node.id) ?? "", grid.fonts(node)) + APART;
-  return {
-    starts: new Map(nodes.filter((node) => crossed(node) && names.get(node.id)).map((node) => [node.id, ending(node)])),
-    stops: new Map(scored.filter(() => !grid.list).map((node) => [node.id, scoreStart(node, grid, most)])),
-  };
-}
-
-// The points of an edge: straight in a row; to another one it first goes down, left of the texts of the parent, and then turns.
-export function edgePoints([x0, y0], [x1, y1]) {
-  const [points, bend] = [y0 === y1 ? 1 : 14, Math.min(BEND, x1 - x0)];
-  const turn = Array.from({ length: points + 1 }, (_, i) => i / points).map((t) => [x0 + bend * t ** 3, y0 + (y1 - y0) * (1.5 * t - 0.5 * t ** 3)]);
-  return [...turn, [x1, y1]];
-}
+export const scoreStart = (node, grid, most) => scorePlace(node, grid, most)[0] - TEXT.score * grid.fonts(node).small * node.score.length - APART;
 
 // The scroll position nearest to {left, top} at which a point is in a box {width, height}, with its label.
 export const scrolledTo = ({ left, top, width, height }, [x, y]) => [Math.max(x + 120 - width, Math.min(left, x - 60)), Math.max(y + 60 - height, Math.min(top, y - 30))];
 
 // Pixels of a label with its numbers.
-const labelLength = (name, numbers, { size, small }) => TEXT.token * size * (lettersOf(name) + (numbers ? 1 : 0)) + TEXT.number * small * numbers.length;
+export const labelLength = (name, numbers, { size, small }) => TEXT.token * size * (lettersOf(name) + (numbers ? 1 : 0)) + TEXT.number * small * numbers.length;
 
 // The texts of a node that a score may meet: its label, of which the token ends at `end`, and its numbers below, which can be left out.
 function textsOf(node, names, grid, most) {

@@ -5,7 +5,8 @@ import { hoverLabel } from "../../page/plot/charts.js";
 import { say } from "../../page/core/words.js";
 import { TARGET } from "../../page/record/record.js";
 import { FORK, markOf } from "./columnwidths.js";
-import { RING, diameter, edgeEnds, edgePoints, labelPlace, labelsOf, numbersBelow, numbersBeside, numbersPlace, placeScores, polesOf, scorePlace } from "./geometry.js";
+import { edgeEnds, edgePoints, elbow, polesOf } from "./edges.js";
+import { RING, diameter, labelPlace, labelsOf, numbersBelow, numbersBeside, numbersPlace, placeScores, scorePlace } from "./geometry.js";
 import { colourScale, contrasting } from "./scorecolours.js";
 
 const WIDTHS = {
@@ -113,9 +114,6 @@ function edgeTrace(nodes, byId, { place, list, type }, { starts, stops }, kind, 
 }
 
 const lineTrace = (x, y, opacity, line) => ({ type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity, line });
-
-// An edge of the indented list: down, then to the child.
-const elbow = ([x0, y0], [x1, y1]) => [[x0, y0], [x0, y1], [x1, y1]];
 
 const poleTrace = (poles, { type }) => lineTrace(poles.flatMap(({ x }) => [x, x, null]), poles.flatMap(({ from, to }) => [from, to, null]), 1, { color: cssToken("--ax-faint"), width: type });
 
