@@ -416,3 +416,42 @@ def test_while_presenting_no_label_is_left_out_of_a_tree_of_twenty_rows(page: sy
         drawn(page)
         nodes = page.locator("[role='treeitem']").count()
         assert len(page.evaluate(TEXTS)) >= nodes
+
+
+def test_while_presenting_a_tree_of_many_rows_is_whole_and_has_its_labels(page: sync_api.Page):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    site = page.url.split("#")[0]
+    for race in ("A maths teacher", "Counting"):
+        page.goto(f"{site}#race={quote(race)}&method=medusa&step=5")
+        sync_api.expect(part(page, "race-title")).to_have_text(race)
+        sync_api.expect(part(page, "where")).to_contain_text("step 5 of")
+        if part(page, "present").get_attribute("aria-pressed") == "false":
+            part(page, "present").click()
+        drawn(page)
+        assert part(page, "tree").evaluate("e => e.scrollHeight <= e.clientHeight && e.scrollWidth <= e.clientWidth")
+        assert len(page.evaluate(TEXTS)) >= page.locator("[role='treeitem']").count() > 20
+        assert touching(page) == []
+
+
+VIEWED = """id => { const box = document.querySelector("[data-part='tree']").getBoundingClientRect();
+    const marks = [...document.querySelectorAll(".ax-plot .points path")].map(e => e.getBoundingClientRect());
+    const ring = document.querySelector(".ax-ring").getBoundingClientRect();
+    return [marks.reduce((a, b) => (b.top < a.top ? b : a)), ring].every(e => e.top >= box.top && e.bottom <= box.bottom); }"""
+"""Whether the first node of the list and the ring are in view."""
+
+
+def test_on_a_phone_a_new_step_shows_the_root_and_the_selected_node(page: sync_api.Page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    choose_race(page, "Short facts")
+    sync_api.expect(part(page, "race-title")).to_have_text("Short facts")
+    tree = part(page, "tree")
+    tree.focus()
+    for _ in range(3):
+        for key in ("Escape", "ArrowRight", *["ArrowDown"] * 20):
+            page.keyboard.press(key)
+        drawn(page)
+        assert tree.evaluate("e => e.scrollTop > 0")
+        part(page, "previous").click()
+        drawn(page)
+        assert page.evaluate(VIEWED)
+        tree.focus()

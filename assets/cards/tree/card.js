@@ -25,10 +25,11 @@ export function mount({ part, set, subscribe, peek, pick }) {
   });
   subscribe("quiet", ({ view, chartError }) => [view.recorded, chartError], (state) => setText(part("hidden"), hiddenText(state)));
   const drawable = ({ view, dark, Plotly }) => (Plotly && box.clientWidth ? [view.searched, view.layout, dark, presenting(), box.clientWidth, box.clientHeight] : null);
-  subscribe("quiet", drawable, ({ view: { searched, layout, recorded, header }, Plotly }) => {
+  subscribe("quiet", drawable, (state) => {
+    const { view: { searched, layout, recorded, header }, Plotly } = state;
     const colours = scoreColours(searched, recorded, header.method_settings);
     renderColourKey(part, colours, header);
-    tree.draw(Plotly, searched, layout, colours, priorTerm(header));
+    tree.draw(Plotly, searched, layout, colours, priorTerm(header), markedNode(state));
   });
   subscribe("quiet", (state) => [state.view.searched, markedNode(state)], (state) => tree.select(markedNode(state)));
 }

@@ -5,7 +5,7 @@ import { distinctNames, lettersOf } from "../../page/core/dom.js";
 export const COLUMN = { least: 24, most: 210, indent: 20 };
 export const LETTER = { token: 7.3, number: 6, mark: 22, end: 16 }; // widths in pixels of a character of a token, of a number, and of the space for the marks around a label or the one before it
 export const LETTERS = { least: 3, most: 22 }; // characters of a label's token
-export const LEVELS = { most: 3, height: 14, first: 5 }; // levels of the labels of the first row where they are wider than a column: their number, the height of one, and how much higher the first one is then, above the marks
+export const LEVELS = { most: 3, height: 14, first: 10 }; // levels of the labels of the first row where they are wider than a column: their number, the height of one, and how much higher the first one is then, above the marks
 export const TWO_LINES = 40; // height of a row from which the numbers of the first row may be in two lines below the label
 // What the columns have space for, the best first: the numbers of the first row, which is the accepted path, also those in two lines, those of other
 // nodes before another one of their row, those of the last node of another row, and the labels of the first row on one level.
@@ -31,21 +31,21 @@ export function treeOf(nodes) {
 
 // Widths of the columns, and pixels behind the last one: with space for as much of SPACES as fits into `free` pixels; `shrunk`: the size of
 // the texts that this needs, as a share of the size in these rows.
-// `sizes`: the font sizes {size, small} that are a share of the full ones, the smallest ones reduced by another.
-export function columnWidths(free, tree, { high, size, scale, readable }, sizes) {
+// `fontsOf`: the font sizes of a node with its texts reduced to such a share.
+export function columnWidths(free, tree, { high, scale, readable, fontsOf }) {
   const spaces = SPACES.flatMap((space) => (!space.lines ? [[space, 1]] : high >= TWO_LINES ? [[space, 1], [space, SHRUNK[0]]] : []));
-  const options = [...spaces, ...SHRUNK.map((share) => [SPACES.at(-1), share])].map(([space, shrunk]) => ({ ...neededBy(tree, space, sizes(shrunk * size, shrunk)), shrunk }));
+  const options = [...spaces, ...SHRUNK.map((share) => [SPACES.at(-1), share])].map(([space, shrunk]) => ({ ...neededBy(tree, space, fontsOf(shrunk)), shrunk }));
   const { needs, right, shrunk } = options.find((option) => total(option.needs) + option.right <= free) ?? options.at(-1);
   const widths = spread(needs, scale === 1 ? free - right : Math.max(free - right, COLUMN.least * needs.length));
   return { widths: widths.map((wide) => wide * Math.max(1, scale / readable)), right, shrunk };
 }
 
-// The widths that the columns need for labels of a size, and the pixels behind the last one, with the space of an entry of SPACES.
-function neededBy({ nodes, depth, names, isBetween }, space, sizes) {
+// The widths that the columns need for labels of these fonts, and the pixels behind the last one, with the space of an entry of SPACES.
+function neededBy({ nodes, depth, names, isBetween }, space, fonts) {
   const needs = new Array(depth).fill(COLUMN.least);
   let right = 0;
   for (const node of nodes) {
-    const wide = (isBetween(node) ? LETTER.mark : LETTER.end) + labelWidth(node, names, sizes, !node.y ? space.path : isBetween(node) ? space.between : space.last, space.lines);
+    const wide = (isBetween(node) ? LETTER.mark : LETTER.end) + labelWidth(node, names, fonts(node), !node.y ? space.path : isBetween(node) ? space.between : space.last, space.lines);
     if (!isBetween(node)) right = Math.max(right, wide - (depth - node.x) * COLUMN.least);
     else if (node.y || space.level) needs[node.x] = Math.max(needs[node.x], wide);
   }
@@ -53,7 +53,7 @@ function neededBy({ nodes, depth, names, isBetween }, space, sizes) {
 }
 
 // The same for the tokens only, at full size.
-export const tightest = (tree) => neededBy(tree, SPACES.at(-1), { size: 1, small: 1 });
+export const tightest = (tree) => neededBy(tree, SPACES.at(-1), () => ({ size: 1, small: 1 }));
 
 // Widths of columns in `free` pixels: narrow columns are enlarged alike; where there is too little space, wide ones are cut alike.
 function spread(needs, free) {

@@ -2,11 +2,11 @@
 
 import { cssToken, plotText, probability, small, visible } from "../../page/core/dom.js";
 import { hoverLabel } from "../../page/plot/charts.js";
-import { curve } from "../../page/plot/lines.js";
 import { say } from "../../page/core/words.js";
 import { TARGET } from "../../page/record/record.js";
 import { FORK, markOf } from "./columnwidths.js";
-import { diameter, edgeEnds, labelPlace, labelsOf, numbersBelow, numbersBeside, numbersPlace, placeScores, scorePlace } from "./geometry.js";
+import { edgeEnds, edgePoints, elbow, polesOf } from "./edges.js";
+import { RING, diameter, labelPlace, labelsOf, numbersBelow, numbersBeside, numbersPlace, placeScores, scorePlace } from "./geometry.js";
 import { colourScale, contrasting } from "./scorecolours.js";
 
 const WIDTHS = {
@@ -86,7 +86,7 @@ export function traces(nodes, { grid, texts, colours, prior, band = [-Infinity, 
   const marks = kinds.map((kind) => nodeTrace(nodes, grid, kind, style[kind], most, fill, prior));
   const labels = kinds.map((kind) => labelTrace(nodes, grid, kind, style[kind], most, names, beside, band));
   const numbers = texts.below ? [numberTrace(nodes, grid, most, texts.below, band)] : [];
-  return [...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), scoreTrace(scores.shown, grid, most, band)].filter((trace) => trace.x.length);
+  return [poleTrace(polesOf(nodes, names, grid, most), grid), ...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), scoreTrace(scores.shown, grid, most, band)].filter((trace) => trace.x.length);
 }
 
 // Whether the mark of a node is not a circle.
@@ -106,16 +106,16 @@ function edgeTrace(nodes, byId, { place, list, type }, { starts, stops }, kind, 
     if (drawn !== kind || bucketOf(node, most) !== bucket) continue;
     const [from, to] = [place(byId.get(node.parent)), place(node)];
     if (from[1] === to[1]) from[0] = Math.min(to[0], starts.get(node.parent) ?? from[0]);
-    (list ? elbow : curve)(from, [stops.get(node.id) ?? to[0], to[1]], x, y);
+    const points = (list ? elbow : edgePoints)(from, [stops.get(node.id) ?? to[0], to[1]]);
+    x.push(...points.map((point) => point[0]), null);
+    y.push(...points.map((point) => point[1]), null);
   }
-  return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity: style.pale || 1, line: { color: style.colour, width: width * type, dash: style.dash } };
+  return lineTrace(x, y, style.pale || 1, { color: style.colour, width: width * type, dash: style.dash });
 }
 
-// An edge of the indented list: down, then to the child.
-function elbow([x0, y0], [x1, y1], x, y) {
-  x.push(x0, x0, x1, null);
-  y.push(y0, y1, y1, null);
-}
+const lineTrace = (x, y, opacity, line) => ({ type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity, line });
+
+const poleTrace = (poles, { type }) => lineTrace(poles.flatMap(({ x }) => [x, x, null]), poles.flatMap(({ from, to }) => [from, to, null]), 1, { color: cssToken("--ax-faint"), width: type });
 
 // The fill colour of a node: that of its score if it has one, else that of its verdict.
 function filler(style, colours) {
@@ -162,23 +162,23 @@ function labelTrace(nodes, grid, kind, style, most, names, beside, band) {
   const label = (n) => {
     const text = plotText(names.get(n.id).slice(markOf(n).length));
     const numbers = beside?.get(n.id);
-    const suffix = numbers ? ` <span style="font-size:${Math.round(10 * grid.small * grid.type)}px;color:${muted}">${numbers}</span>` : "";
+    const suffix = numbers ? ` <span style="font-size:${Math.round(10 * grid.fonts(n).small * grid.type)}px;color:${muted}">${numbers}</span>` : "";
     return (n.fork && text ? fork : "") + (grid.onPath(n) && n.id && text ? `<b>${text}</b>` : text) + suffix;
   };
-  return textTrace(mine, (n) => labelPlace(n, grid, most), label, "right", { family: cssToken("--ax-mono"), size: 12 * grid.size * grid.type, color: style.text });
+  return textTrace(mine, (n) => labelPlace(n, grid, most), label, "right", { family: cssToken("--ax-mono"), size: (n) => 12 * grid.fonts(n).size * grid.type, color: style.text });
 }
 
 // The numbers of a node, below its edge.
 function numberTrace(nodes, grid, most, texts, band) {
   const mine = inBand(nodes.filter(({ id }) => texts.get(id)), grid, band);
   const at = (node) => numbersPlace(node, grid, most).map((length, axis) => length + (axis && texts.get(node.id).includes("\n") ? 7 : 0)); // middle of the lines
-  return textTrace(mine, at, ({ id }) => texts.get(id).replace("\n", "<br>"), "right", { family: cssToken("--ax-sans"), size: 10.5 * Math.max(1, grid.small) * grid.type, color: cssToken("--ax-muted") });
+  return textTrace(mine, at, ({ id }) => texts.get(id).replace("\n", "<br>"), "right", { family: cssToken("--ax-sans"), size: (n) => 10.5 * Math.max(1, grid.fonts(n).small) * grid.type, color: cssToken("--ax-muted") });
 }
 
 const inBand = (nodes, { place }, [first, last]) => nodes.filter((node) => first <= place(node)[1] && place(node)[1] <= last);
 
 // One text per node that has one, which does not react to the pointer. A point whose text is empty would get none later: Plotly removes its
-// element for good.
+// element for good. The size of the font is that of a node.
 function textTrace(all, at, text, position, font) {
   const nodes = all.filter((node) => text(node));
   return {
@@ -188,7 +188,7 @@ function textTrace(all, at, text, position, font) {
     y: nodes.map((n) => at(n)[1]),
     text: nodes.map(text),
     textposition: `middle ${position}`,
-    textfont: font,
+    textfont: { ...font, size: nodes.map(font.size) },
     hoverinfo: "skip",
     cliponaxis: false,
   };
@@ -198,17 +198,17 @@ function textTrace(all, at, text, position, font) {
 function signTrace(nodes, { place, marks, type }, style, fill) {
   const mine = nodes.filter((n) => style[n.verdict].sign && marks > SIGNED);
   const inks = [cssToken("--ax-ink"), cssToken("--ax-card")];
-  const font = { family: cssToken("--ax-sans"), size: 11 * marks * type, color: mine.map((n) => contrasting(fill(n), inks)) };
+  const font = { family: cssToken("--ax-sans"), size: () => 11 * marks * type, color: mine.map((n) => contrasting(fill(n), inks)) };
   return textTrace(mine, place, (n) => `<b>${style[n.verdict].sign}</b>`, "center", font);
 }
 
 // The scores that the selection compares.
 function scoreTrace(nodes, grid, most, band) {
-  return textTrace(inBand(nodes, grid, band), (n) => scorePlace(n, grid, most), (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10 * grid.small * grid.type, color: cssToken("--ax-aded") });
+  return textTrace(inBand(nodes, grid, band), (n) => scorePlace(n, grid, most), (n) => n.score, "left", { family: cssToken("--ax-mono"), size: (n) => 10 * grid.fonts(n).small * grid.type, color: cssToken("--ax-aded") });
 }
 
 export function ringTrace(node, { place, marks, type }, most) {
   const [x, y] = node ? place(node) : [null, null];
-  const marker = { symbol: `${SYMBOLS[node?.verdict] || "circle"}-open`, size: node ? type * (diameter(node, most, marks) + 9) : 1 };
+  const marker = { symbol: `${SYMBOLS[node?.verdict] || "circle"}-open`, size: node ? type * (diameter(node, most, marks) + RING) : 1 };
   return { type: "scatter", mode: "markers", x: [x], y: [y], hoverinfo: "skip", marker: { ...marker, color: cssToken("--ax-ink"), line: { color: cssToken("--ax-ink"), width: 2 } } };
 }

@@ -8,7 +8,7 @@ import { PLOT_CONFIG, plotted } from "../../page/plot/charts.js";
 import { TARGET } from "../../page/record/record.js";
 import { treeNodes } from "../../page/record/stepview.js";
 import { numbersOf } from "./columnwidths.js";
-import { LOOKS, diameter, geometry, tagOf } from "./geometry.js";
+import { LOOKS, RING, diameter, geometry, scrolledTo, tagOf } from "./geometry.js";
 import { isSquare, mostVisits, plotLayout, ringTrace, textsOf, traces } from "./traces.js";
 
 const LABELS = ".textpoint text:not([text-anchor='middle'])"; // without the signs inside the marks
@@ -30,7 +30,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
   let selected = 0;
   let zoom = null; // 1: the whole tree is in its box; null: as it opens (geometry.js)
 
-  function draw(Plotly, step, layout, colours, prior) {
+  function draw(Plotly, step, layout, colours, prior, node) {
     const other = shown?.step.tree !== step.tree && shown?.layout !== layout;
     if (other) zoom = null;
     shown = { Plotly, step, layout, colours, prior };
@@ -39,8 +39,8 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
     items.replaceChildren(...nodes.map(item));
     if (!wired) wire();
     if (other) root.scrollTo(0, 0);
-    select(selected);
-    if (other) reveal(selected);
+    select(node);
+    if (other) reveal(node);
   }
 
   function paint() {
@@ -84,7 +84,8 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
 
   function reveal(id) {
     const node = nodes.find((one) => one.id === id);
-    if (node) revealNode(root, pixelsOf(node).map((length) => length / scaleOf(root)));
+    const box = { left: root.scrollLeft, top: root.scrollTop, width: root.clientWidth, height: root.clientHeight };
+    if (node) root.scrollTo(...scrolledTo(box, pixelsOf(node).map((length) => length / scaleOf(root)))); // its own box, never the page
   }
 
   const pixelsOf = (node) => shown.grid.place(node).map((length) => length * shown.grid.type);
@@ -96,7 +97,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
     tag.hidden = !missing;
     if (!node) return;
     const [x, y] = pixelsOf(node);
-    const size = shown.grid.type * (diameter(node, mostVisits(nodes), shown.grid.marks) + 11);
+    const size = shown.grid.type * (diameter(node, mostVisits(nodes), shown.grid.marks) + RING);
     Object.assign(ring.style, { left: `${x - size / 2}px`, top: `${y - size / 2}px`, width: `${size}px`, height: `${size}px` });
     toggleClass(ring, "ax-ring-square", isSquare(node));
     if (missing) placeTag(missing, size / 2);
@@ -197,13 +198,6 @@ function neighbour(nodes, from, key) {
   if (key === "ArrowUp") return same[Math.max(0, at - 1)].id;
   if (key === "ArrowDown") return same[Math.min(same.length - 1, at + 1)].id;
   return undefined;
-}
-
-// Scrolls the tree's own box, never the page.
-function revealNode(root, [x, y]) {
-  const margin = 60;
-  if (x < root.scrollLeft + margin || x > root.scrollLeft + root.clientWidth - 2 * margin) root.scrollLeft = x - root.clientWidth / 2;
-  if (y < root.scrollTop + margin / 2 || y > root.scrollTop + root.clientHeight - margin) root.scrollTop = y - root.clientHeight / 2;
 }
 
 function summary(step, nodes) {

@@ -56,7 +56,7 @@ export function splitAt(limit, x, y) {
   return parts.filter((one) => one.x.length > (one.beyond && cut >= 0 ? 1 : 0));
 }
 
-// A smooth edge from parent to child, horizontal at both ends.
+// A smooth edge, horizontal at both ends.
 export function curve([x0, y0], [x1, y1], x, y) {
   const points = y0 === y1 ? 1 : 14;
   const bend = Math.min(70, x1 - x0);
