@@ -228,11 +228,11 @@ function keepInView(box, node) {
   if (at <= first || end > first + lines) box.scrollTop = Math.max(0, Math.min(at, Math.max(at - 1, end - lines))) * line;
 }
 
-// The first line of the step in its box, and the one after its last; parts without width, such as after a line break, do not count.
+// The first line of the step in its box, and the one after its last; parts of no size, such as after a line break, do not count.
 function linesOf(box, node, line) {
   const { top, height } = box.getBoundingClientRect();
   const scale = box.offsetHeight / (height || 1); // presenting enlarges the page
-  const rows = [...node.getClientRects()].filter(({ width }) => width >= 1).map((rect) => Math.floor((((rect.top + rect.bottom) / 2 - top) * scale + box.scrollTop) / line));
+  const rows = [...node.getClientRects()].filter(({ width, height }) => width >= 1 && height >= 1).map((rect) => Math.floor((((rect.top + rect.bottom) / 2 - top) * scale + box.scrollTop) / line));
   return rows.length ? [Math.min(...rows), Math.max(...rows) + 1] : [0, 0];
 }
 
