@@ -34,7 +34,7 @@ function createFold(box, more) {
     open = !open;
     fold();
   });
-  new ResizeObserver(fold).observe(box);
+  new ResizeObserver(() => requestAnimationFrame(fold)).observe(box);
   window.addEventListener("resize", fold);
   return (race) => {
     open &&= race === shown;
