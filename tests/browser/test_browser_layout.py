@@ -86,7 +86,6 @@ def test_sentences_of_the_verdict_that_do_not_fit_are_behind_a_button(browser: s
             more.click()
             part(page, "present").click()
         page.set_viewport_size({"width": 1600, "height": 1000})
-        part(page, "present").click()
         drawn(page)
         sync_api.expect(more).to_be_hidden()
         assert all(sentence.is_visible() for sentence in rest.all())
