@@ -271,7 +271,7 @@ def test_the_steps_shown_are_those_of_the_selected_run(page: sync_api.Page, tmp_
     sync_api.expect(part(page, "where")).to_contain_text(f"of {len(run.steps)}")
     sync_api.expect(part(page, "step-title")).to_contain_text("suffix, step")
     sync_api.expect(part(page, "search-note")).to_have_text(
-        "Draft without a search: continuations of the longest matching suffixes of the text, in it and in a corpus."
+        "No search: continuations of the longest matching suffixes, in text and corpus."
     )
     page.locator(".ax-run-view[data-method='plain'] .ax-look").click()
     sync_api.expect(part(page, "step-title")).to_contain_text("Plain decoding")

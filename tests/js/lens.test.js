@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { lensText, renderLens } from "../../assets/cards/lens/card.js";
+import { lensText, renderLens, showSubject } from "../../assets/cards/lens/card.js";
 import { entropyBounds, isFork } from "../../assets/page/record/entropy.js";
 import { parts } from "./document.js";
 import { speak } from "./words.js";
@@ -33,6 +33,18 @@ test("the sentence names the layer from which on more than half of the positions
   speak("zh");
   assert.equal(lensText(LENS), "从第 30 层起（共 30 层），在 3 个位置中的 2 个，目标模型选的词元一直最可能。EAGLE-3 读取第 2, 15 层。");
   speak("en");
+});
+
+test("the lens is open in a recorded race that is about it, and closed again in the next one", () => {
+  const card = { dataset: {}, open: false };
+  const race = (source, lens) => ({ source, runs: [{ steps: [{ lens: null }, { lens }] }] });
+  for (const [source, lens, open] of [["recorded", LENS, true], ["recorded", null, false], ["run", LENS, false]]) {
+    showSubject(card, race(source, lens));
+    assert.deepEqual([card.open, card.dataset.subject], [open, String(open)]);
+  }
+  card.open = true; // by the user
+  showSubject(card, race("run", LENS));
+  assert.equal(card.open, true);
 });
 
 test("without a recorded lens the card is hidden", () => {

@@ -170,8 +170,10 @@ test("a file that is opened during a race is refused until another race is shown
   part("race-head").after = (error) => made.push(error);
   createOpening(part, state, () => assert.fail("no race is opened"));
   const [input, error] = made;
+  part("save-menu").open = true;
   input.files = [new File(["{}"], "race.json")];
   await input.listeners.change();
+  assert.equal(part("save-menu").open, false, "the menu does not cover the message");
   assert.match(error.textContent, /A race is running/);
   emit("shown", { race: state.race });
   assert.match(error.textContent, /A race is running/);

@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { firstDifference, verdict } from "../../assets/cards/verdict/card.js";
+import { firstDifference, verdict as verdictOf } from "../../assets/cards/verdict/card.js";
+import { sentences } from "../../assets/page/core/words.js";
 import "./words.js";
 
 const TOKENS = Array.from({ length: 12 }, (_, i) => i + 1);
@@ -13,6 +14,10 @@ function run(method, seconds, { tokens = TOKENS, lossless = true, temperature = 
   const steps = tokens.map((token) => ({ emitted: [token], texts: [String(token)] }));
   const ends = tokens.map((_, i) => (seconds * (i + 1)) / tokens.length);
   return { label, header: { method, label, lossless, dtype, settings: { temperature } }, steps, ends, counts: tokens.map((_, i) => i + 1), finish_reason: finish };
+}
+function verdict(race) {
+  const { sentence, details } = verdictOf(race);
+  return { sentence, detail: sentences(...details) };
 }
 const of = (...runs) => verdict({ runs, running: false });
 const other = [99, ...TOKENS.slice(1)];

@@ -9,7 +9,15 @@ const LONGEST = 12; // characters of a token
 
 export function mount({ part, subscribe }) {
   offerExport("lens", { group: "step", title: "lens.title", at: part("lens-card"), table: true });
+  subscribe("frame", ({ race }) => [race], ({ race }) => showSubject(part("lens-card"), race));
   subscribe("quiet", ({ view }) => [view.recorded], ({ view }) => renderLens(part, view.recorded));
+}
+
+// A recorded race has a lens only if it is about it: the card is then open and the first one of its tab.
+export function showSubject(card, { source, runs }) {
+  const [was, is] = [card.dataset.subject === "true", source === "recorded" && runs.some(({ steps }) => steps.some(({ lens }) => lens))];
+  card.dataset.subject = String(is);
+  if (is !== was) card.open = is;
 }
 
 export function renderLens(part, { lens, choices, tree }) {

@@ -27,8 +27,8 @@ export function mount({ part, changed, subscribe }) {
     close();
   }, true);
   const isSheet = () => getComputedStyle(card).position === "fixed";
-  // Beside the sheet no definition of a term is open; the label of the pointer is hidden (card.css).
-  document.addEventListener("toggle", ({ target, newState }) => target.popover && newState === "open" && isSheet() && close(), true);
+  // Beside the sheet no definition of a term and no menu is open; the label of the pointer is hidden (card.css).
+  document.addEventListener("toggle", ({ target }) => target.matches(":popover-open, .ax-menu[open]") && isSheet() && close(), true);
   on("action", (what) => {
     if (what !== "node") return;
     card.dataset.open = "true";

@@ -206,15 +206,34 @@ function renderSteps(view, state, done) {
   keepInView(view.parts.text, view.steps[Math.min(current, view.steps.length - 1)]);
 }
 
+const WAYS = [[], ["ax-fresh"], ["ax-fresh", "ax-tight"]]; // classes of a step that has more lines than its box: first it begins a line, then its rejected drafts are left out
+
 // Scrolls the text box of the run, never the page: all of the step is in view if it fits, and a line before it.
 function keepInView(box, node) {
-  if (!node || box.scrollHeight <= box.clientHeight + 1) return;
+  if (!node) return;
   const line = parseFloat(getComputedStyle(box).lineHeight);
-  const at = Math.floor(node.offsetTop / line);
-  const end = Math.ceil((node.offsetTop + node.offsetHeight - 2) / line);
+  const lines = Math.max(1, Math.floor(box.clientHeight / line + 0.2));
+  toggleClass(box, "ax-one-line", lines === 1);
+  const key = () => [node.classList.contains("ax-now"), lines, box.clientWidth, box.scrollHeight].join();
+  if (node.dataset.fitted !== key()) {
+    for (const way of WAYS) {
+      for (const name of WAYS[2]) toggleClass(node, name, way.includes(name));
+      const [at, end] = linesOf(box, node, line);
+      if (end - at <= lines) break;
+    }
+    node.dataset.fitted = key();
+  }
+  const [at, end] = linesOf(box, node, line);
   const first = Math.round(box.scrollTop / line);
-  const lines = Math.floor(box.clientHeight / line + 0.2);
   if (at <= first || end > first + lines) box.scrollTop = Math.max(0, Math.min(at, Math.max(at - 1, end - lines))) * line;
+}
+
+// The first line of the step in its box, and the one after its last; parts of no size, such as after a line break, do not count.
+function linesOf(box, node, line) {
+  const { top, height } = box.getBoundingClientRect();
+  const scale = box.offsetHeight / (height || 1); // presenting enlarges the page
+  const rows = [...node.getClientRects()].filter(({ width, height }) => width >= 1 && height >= 1).map((rect) => Math.floor((((rect.top + rect.bottom) / 2 - top) * scale + box.scrollTop) / line));
+  return rows.length ? [Math.min(...rows), Math.max(...rows) + 1] : [0, 0];
 }
 
 // The most probable path of rejected draft tokens after the last accepted node; [] if none were rejected there.

@@ -1,30 +1,46 @@
 // The verdict: what happened in a race, in one sentence: tokens and forward passes of every run; and whether the texts are the same.
 
-import { setText } from "../../page/core/dom.js";
+import { el, setText } from "../../page/core/dom.js";
 import { FEW, last, plainRun, speedSpread } from "../../page/record/record.js";
 import { say, sentences } from "../../page/core/words.js";
 
 export function mount({ part, subscribe }) {
+  const fold = createFold(part("verdict"), part("verdict-more"));
   subscribe("frame", ({ race }) => [race, race.read], ({ race }) => {
-    const { sentence, detail } = verdict(race);
+    const { sentence, details } = verdict(race);
     setText(part("sentence"), sentence);
-    setText(part("detail"), detail);
+    const upTo = (count) => sentences(...details.slice(0, count));
+    part("detail").replaceChildren(...details.map((_, i) => el("span", { text: upTo(i + 1).slice(upTo(i).length) })));
+    fold(race);
   });
-  unfoldable(part("verdict"));
 }
 
-// Where the verdict is cut (card.css), the tooltip has all of it, and a press shows it.
-function unfoldable(box) {
+// Sentences that do not fit into the lines of the verdict (card.css) are left out as a whole, the last ones first, until the button shows them.
+// The returned function folds the verdict of a race.
+function createFold(box, more) {
   const isCut = () => box.scrollHeight > box.clientHeight + 1;
-  box.addEventListener("pointerenter", () => {
-    box.title = isCut() ? box.textContent.trim() : "";
-    box.dataset.cut = String(isCut() || box.dataset.whole === "true");
-  });
-  box.addEventListener("click", () => {
-    if (!window.getSelection().isCollapsed) return; // words are being selected
+  let [shown, open] = [null, false];
+  function fold() {
+    const rest = [...box.querySelectorAll("[data-part='detail'] > span, .ax-turn")];
+    for (const sentence of rest) sentence.hidden = false;
+    more.hidden = true;
+    box.dataset.whole = "false";
+    more.hidden = !isCut();
+    more.setAttribute("aria-expanded", String(open));
+    while (!open && rest.length && isCut()) rest.pop().hidden = true;
     box.dataset.whole = String(isCut());
-    box.title = "";
+  }
+  more.addEventListener("click", () => {
+    open = !open;
+    fold();
   });
+  new ResizeObserver(() => requestAnimationFrame(fold)).observe(box);
+  window.addEventListener("resize", fold);
+  return (race) => {
+    open &&= race === shown;
+    shown = race;
+    fold();
+  };
 }
 
 const SLOWER = 0.95; // speed-up below which a run is called slower
@@ -32,11 +48,11 @@ const SLOWER = 0.95; // speed-up below which a run is called slower
 export function verdict(race) {
   const { runs, running } = race;
   const started = runs.filter((run) => run.steps.length);
-  if (!started.length) return { sentence: say("verdict.none"), detail: "" };
+  if (!started.length) return { sentence: say("verdict.none"), details: [] };
   const midway = running || runs.some((run) => !run.finish_reason || run.finish_reason === "cancelled");
   const sentence = say(running ? "verdict.sofar" : midway ? "verdict.midway" : "verdict.sentence", { clauses: passesText(started) });
   const texts = runs.length > 1 ? say("verdict.sentence", { clauses: textsText(race, midway) }) : "";
-  return { sentence, detail: sentences(capital(texts), midway ? "" : slowerText(race), ...notes(race)) };
+  return { sentence, details: [capital(texts), midway ? "" : slowerText(race), ...notes(race)].filter(Boolean) };
 }
 
 // The runs that were clearly slower than plain decoding in this record and in every repeat; or why nothing is said.

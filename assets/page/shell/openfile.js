@@ -28,6 +28,7 @@ export function createOpening(part, state, show) {
   }
 
   async function open(file) {
+    part("save-menu").open = false; // it would cover the race, or the message about the file
     shown = state.race.id; // the event of a race that has just started may be still to come, and must not clear the message
     const isLatest = ask();
     let running = state.race.running; // a race may also start while the file is read

@@ -10,7 +10,7 @@ import { viewOf } from "../shell/link.js";
 
 export function mountConversation({ part, element, state, subscribe, changed, trigger }) {
   const line = el("span", { class: "ax-turn", "data-part": "turn" });
-  part("verdict").append(" ", line);
+  part("verdict-more").before(line, " ");
   element.addEventListener("click", ({ target }) => target instanceof Element && target.matches(".ax-earlier button") && unfold(element, target));
   const form = trigger ? createForm(state, trigger) : null;
   const reason = el("span");
