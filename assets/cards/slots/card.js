@@ -4,7 +4,7 @@ import { count, el, setText, toggleClass, visible } from "../../page/core/dom.js
 import { offerExport, registerExport } from "../../page/export/exports.js";
 import { namesOfStep, slotsOf } from "../../page/record/record.js";
 import { markedNode } from "../../page/record/stepview.js";
-import { say } from "../../page/core/words.js";
+import { say, sentences } from "../../page/core/words.js";
 
 const MAX_SLOTS = 96; // slots of a draft that are drawn individually
 const LONGEST = 14; // maximum length of a token
@@ -53,7 +53,7 @@ export function mount({ part, subscribe, hover, pick }) {
     const values = { count: written.length, slots: range(start, written.length), kept: kept.length, moved };
     const picture = () => [part("slots-text"), ...rows.map((row) => row.parentElement)];
     registerExport("slots", { place: () => rows[0], picture, table: () => slotsTable(step, verified) });
-    setText(part("slots-text"), verified ? say(moved ? "slots.moved" : "slots.stay", values) : say("slots.written", values));
+    setText(part("slots-text"), verified ? sentences(say(moved ? "slots.moved" : "slots.stay", values), step.path.length > kept.length ? say("slots.ended") : "") : say("slots.written", values));
   }
 
   function select(node) {
