@@ -108,6 +108,9 @@ test("the residual distribution is drawn as bars and numbers, with the token tha
   assert.equal(first.attributes["data-chosen"], "true");
   assert.deepEqual(first.find("i").map(({ attributes, style }) => [attributes.class, style.width]), [["ax-share-p", "70%"], ["ax-share-q", "10%"], ["ax-share-excess", "60%"], ["ax-share-residual", "100%"]].map(([name, width]) => [name, width]));
   assert.equal(rejected.children.at(-1).textContent, "rejected ×");
+  const again = parts();
+  renderResidual(again, { ...STEP, choices: [STEP.choices[0], { ...STEP.choices[1], rejection: { ...STEP.choices[1].rejection, trials: [trial(1, 0.2, 0.8, 0.9, 0.6), ...STEP.choices[1].rejection.trials] } }] }, header());
+  assert.deepEqual(again("residual-head").children.map((cell) => cell.textContent).slice(2, 5), ["p′", "draft q", "max(0, p′ − q)"]); // after a second rejection
   assert.equal(others.children[0].textContent, "all other tokens");
   renderResidual(part, TYPICAL, header());
   assert.equal(part("residual").hidden, true);
