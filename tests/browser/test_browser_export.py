@@ -12,7 +12,21 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from browsing import HOSTILE, at_rest, drawn, open_race, part, saved, show_tab, start, sync_api, text_of, unfold, watched_page
+from browsing import (
+    CHARTED,
+    HOSTILE,
+    at_rest,
+    drawn,
+    open_race,
+    part,
+    saved,
+    show_tab,
+    start,
+    sync_api,
+    text_of,
+    unfold,
+    watched_page,
+)
 from PIL import Image, ImageChops, ImageFilter, ImageStat
 from serving_fakes import Live
 from ui_fakes import make_race
@@ -52,7 +66,8 @@ def alone(browser: sync_api.Browser, path: Path) -> tuple[sync_api.BrowserContex
     page.on("pageerror", lambda e: wrong.append(str(e)))
     page.on("request", lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else wrong.append(r.url))
     page.goto(path.as_uri())
-    page.wait_for_selector(".ax-plot .main-svg")
+    page.wait_for_selector(".ax-run-view .ax-step", state="attached")
+    page.wait_for_function(CHARTED)
     unfold(page)
     return context, page, wrong
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import drawn, open_race, part, saved, show_tab, sync_api
+from browsing import CHARTED, drawn, open_race, part, saved, show_tab, sync_api
 from fakes import VOCAB, cost, near, tiny_target
 from ui_fakes import make_race
 
@@ -138,7 +138,8 @@ def test_other_settings_change_the_choice_and_reset_restores_it_also_in_a_saved_
     context = browser.new_context(viewport={"width": 1440, "height": 900}, offline=True)
     alone = context.new_page()
     alone.goto(file.as_uri())
-    alone.wait_for_selector(".ax-plot .main-svg")
+    alone.wait_for_selector(".ax-run-view .ax-step", state="attached")
+    alone.wait_for_function(CHARTED)  # it opens in the tab where it was saved
     for view in (page, alone):
         show_tab(view, "verify")
         part(view, "whatif-rows").locator("tr").first.wait_for()
