@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -252,7 +253,8 @@ def saved(page: sync_api.Page, what: str, folder: Path) -> Path:
     part(page, "save-menu").locator(".ax-save-more").evaluate("e => { e.open = true; }")
     with page.expect_download() as download:
         page.locator(f"[data-save='{what}']").click()
-    assert download.value.suggested_filename == what
+    name, kind = what.split(".")
+    assert re.fullmatch(rf"{name}(-[\w-]+)?\.{kind}", download.value.suggested_filename)
     path = folder / what
     download.value.save_as(path)
     return path

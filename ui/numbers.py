@@ -11,7 +11,10 @@ from typing import Any
 from aded.core import limits
 from ui.words import Refused, cut, word
 
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
+NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)(e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
+"""A decimal point or a decimal comma."""
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
+"""A comma that may separate thousands, and is no decimal comma then."""
 LONGEST = 40
 """Maximum number of characters of a text that are quoted in a message."""
 EXACT = 2**53 - 1
@@ -81,9 +84,9 @@ def parse(name: str, text: str, fields: Mapping[str, Field] = FIELDS) -> float |
 
 def _parsed(text: str) -> float | int | None:
     """Integers are parsed exactly, of any size."""
-    if not NUMBER.fullmatch(text):
+    if not NUMBER.fullmatch(text) or THOUSANDS.fullmatch(text):
         return None
-    return int(text) if re.fullmatch(r"[+-]?\d{1,400}", text) else float(text)
+    return int(text) if re.fullmatch(r"[+-]?\d{1,400}", text) else float(text.replace(",", "."))
 
 
 def _error(field: Field, text: str, number: float | int | None) -> str | None:

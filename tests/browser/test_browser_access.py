@@ -70,6 +70,7 @@ def test_the_shortcuts_are_shown_by_a_key_and_closed_by_another(page: sync_api.P
     page.keyboard.press("?")
     sync_api.expect(sheet).to_be_visible()
     assert sheet.locator("kbd").count() >= 9
+    sync_api.expect(sheet).to_contain_text("while presenting: end it")
     where = part(page, "where").inner_text()
     page.keyboard.press("Home")
     assert part(page, "where").inner_text() == where

@@ -30,6 +30,9 @@ def test_the_embedded_page_shows_the_panel_of_its_link_only(browser: sync_api.Br
     with watched_page(browser, address, query="embed#race=A+summary&method=bar&step=999&tab=x", controls=False) as page:
         for words in ("no run “bar”; ADED is shown", "no step “999”; step 2 is shown", "no tab “x”; “1 Draft” is shown"):
             sync_api.expect(part(page, "note-text")).to_contain_text(words)
+    with watched_page(browser, address, query="embed#race=Nope", controls=False) as page:
+        sync_api.expect(part(page, "note-text")).to_contain_text("no recorded race “Nope”")
+        sync_api.expect(part(page, "note-text")).not_to_contain_text("bar at the top")
 
 
 @pytest.mark.slow

@@ -12,7 +12,21 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from browsing import HOSTILE, at_rest, drawn, open_race, part, saved, show_tab, start, sync_api, text_of, unfold, watched_page
+from browsing import (
+    CHARTED,
+    HOSTILE,
+    at_rest,
+    drawn,
+    open_race,
+    part,
+    saved,
+    show_tab,
+    start,
+    sync_api,
+    text_of,
+    unfold,
+    watched_page,
+)
 from PIL import Image, ImageChops, ImageFilter, ImageStat
 from serving_fakes import Live
 from ui_fakes import make_race
@@ -52,7 +66,8 @@ def alone(browser: sync_api.Browser, path: Path) -> tuple[sync_api.BrowserContex
     page.on("pageerror", lambda e: wrong.append(str(e)))
     page.on("request", lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else wrong.append(r.url))
     page.goto(path.as_uri())
-    page.wait_for_selector(".ax-plot .main-svg")
+    page.wait_for_selector(".ax-run-view .ax-step", state="attached")
+    page.wait_for_function(CHARTED)
     unfold(page)
     return context, page, wrong
 
@@ -176,6 +191,41 @@ def save_pictures(page: sync_api.Page, names: set[str], tmp_path: Path) -> None:
         assert pixels.startswith(b"\x89PNG")
         size = [int.from_bytes(pixels[at : at + 4], "big") for at in (16, 20)]
         assert size == [2 * int(drawing.attrib[side]) for side in ("width", "height")]
+
+
+@pytest.mark.slow
+def test_the_saved_runs_have_their_numbers_and_the_legend(page: sync_api.Page, tmp_path: Path):
+    words = words_of(drawing_of(saved(page, "runs.svg", tmp_path)))
+    for word in ("tokens/step", part(page, "runs").locator(".ax-speed").last.inner_text(), "bonus token", "correction token"):
+        assert word in words
+    assert words.count("?") == "".join(part(page, "runs").locator(".ax-text").all_inner_texts()).count("?")  # no help buttons
+    assert "show rejected drafts" not in words
+
+
+@pytest.mark.slow
+def test_a_saved_page_opens_at_the_view_that_it_was_saved_with(page: sync_api.Page, browser: sync_api.Browser, tmp_path: Path):
+    page.locator(".ax-run-view[data-method='plain'] .ax-look").click()
+    page.keyboard.press("Home")
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+    show_tab(page, "verify")
+    sync_api.expect(part(page, "where")).to_contain_text("step 7 of")
+    context, own, wrong = alone(browser, saved(page, "race.html", tmp_path))
+    sync_api.expect(part(own, "where")).to_contain_text("step 7 of")
+    sync_api.expect(part(own, "step-title")).to_contain_text("Plain decoding, step 7")
+    sync_api.expect(own.locator("#ax-panel-verify")).to_be_visible()
+    assert wrong == []
+    context.close()
+
+
+@pytest.mark.slow
+def test_what_a_run_has_not_is_not_said_to_be_in_another_tab(page: sync_api.Page):
+    page.locator(".ax-run-view[data-method='plain'] .ax-look").click()
+    part(page, "save-menu").locator("summary").first.click()
+    rows = part(page, "save-list").locator(".ax-menu-row")
+    for words in ("Base counts and session counts", "Row of the matrix", "Phrases", "Residual distribution"):
+        for row in rows.filter(has_text=words).all():
+            sync_api.expect(row).to_contain_text("Not in this step or run")
 
 
 @pytest.mark.slow

@@ -109,6 +109,20 @@ def test_lists_are_used_by_mouse_and_by_keyboard(page: sync_api.Page):
     sync_api.expect(page.locator("#ax-examples input")).not_to_have_value("")
 
 
+def test_tab_goes_to_run_where_it_is_seen(page: sync_api.Page):
+    part(page, "present").focus()
+    page.keyboard.press("Shift+Tab")
+    sync_api.expect(page.locator("#ax-run")).to_be_focused()
+    page.keyboard.press("Tab")
+    sync_api.expect(part(page, "present")).to_be_focused()
+    more = part(page, "more").locator("summary")
+    more.focus()
+    page.keyboard.press("Tab")
+    assert not page.evaluate("document.activeElement.closest('#ax-bar')"), "Run is not reached a second time"
+    page.keyboard.press("Shift+Tab")
+    sync_api.expect(more).to_be_focused()
+
+
 def press_by_keyboard(page: sync_api.Page, button: str, tokens: int) -> None:
     """Press a button that starts a race by keyboard."""
     open_controls(page)

@@ -210,6 +210,8 @@ def test_a_draft_without_a_search_names_its_source(page: sync_api.Page, tmp_path
         drawn(page)
         note = part(page, "search-note").inner_text()
         assert not words or any(word in note for word in words.split("|"))
+        keys = [part(page, key).is_visible() for key in ("plain-key", "bonus-key")]
+        assert keys == [method == "plain", method != "plain"], "plain decoding has no bonus token"
 
 
 @pytest.mark.slow
@@ -289,6 +291,9 @@ def check_slots(page: sync_api.Page, race: trace.Race) -> None:
     part(page, "prediction-toggle").click()
     sync_api.expect(part(page, "slots-after")).to_be_hidden()
     assert rows[1].count() == 0
+    sync_api.expect(part(page, "mask-legend")).to_contain_text("not verified yet", use_inner_text=True)
+    part(page, "prediction-toggle").click()
+    sync_api.expect(part(page, "mask-legend")).not_to_contain_text("not verified yet", use_inner_text=True)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import drawn, open_race, part, saved, show_tab, sync_api
+from browsing import CHARTED, drawn, open_race, part, saved, show_tab, sync_api
 from fakes import VOCAB, cost, near, tiny_target
 from ui_fakes import make_race
 
@@ -43,6 +43,11 @@ ROUNDING = 1.5e-3
 """Numbers on screen have four significant digits; logits are recorded with five."""
 
 
+def value_of(text: str) -> float:
+    """A number as it is on screen: 0.001517, or 1.517·10⁻⁷."""
+    return float(text.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")).replace("·10", "e"))
+
+
 def near_to(*values: float) -> Any:
     return pytest.approx(values, abs=ROUNDING)
 
@@ -60,16 +65,16 @@ def check_choice(page: sync_api.Page, choice: trace.Choice) -> None:
     table = rows(page)
     tops = [*zip(choice.top_texts, choice.top_probabilities), (choice.text, choice.probability)]
     for text, p in tops:
-        assert tuple(map(float, table[text.replace(" ", "␣")][:2])) == near_to(p, p)
+        assert tuple(map(value_of, table[text.replace(" ", "␣")][:2])) == near_to(p, p)
     record = choice.rejection
     tests = part(page, "whatif-tests").locator("li").all_inner_texts()
     for text, trial in zip(tests, record.trials if record else (), strict=True):
         u, sign, ratio, p, q = re.search(r"u = (\S+) (.) (\S+) = min\(1, p/q\), with p = (\S+) and q = (\S+)\.$", text).groups()
         assert sign == ("≤" if trial.accepted else ">")
-        assert tuple(map(float, (u, p, q))) == near_to(trial.uniform, trial.p, trial.q)
-        assert float(ratio) == pytest.approx(trial.ratio, abs=ROUNDING, rel=1e-2)
+        assert tuple(map(value_of, (u, p, q))) == near_to(trial.uniform, trial.p, trial.q)
+        assert value_of(ratio) == pytest.approx(trial.ratio, abs=ROUNDING, rel=1e-2)
     if record and record.residual_probability is not None:
-        assert float(table[choice.text.replace(" ", "␣")][-1]) == pytest.approx(record.residual_probability, abs=ROUNDING)
+        assert value_of(table[choice.text.replace(" ", "␣")][-1]) == pytest.approx(record.residual_probability, abs=ROUNDING)
 
 
 def check_residual(page: sync_api.Page, choice: trace.Choice) -> None:
@@ -84,11 +89,11 @@ def check_residual(page: sync_api.Page, choice: trace.Choice) -> None:
     cells = drawn_row.locator("td").all_inner_texts()
     assert cells[0] == choice.text.replace(" ", "␣")
     assert choice.draw is not None
-    u, rate = map(float, cells[-3:-1])
+    u, rate = map(value_of, cells[-3:-1])
     assert (u, rate) == near_to(choice.draw, -math.log(choice.draw) / record.residual_probability)
     assert drawn_row.locator(".ax-share-p").is_visible()
     rates = part(page, "residual-rows").locator("tr td:nth-last-child(2)").all_inner_texts()
-    assert rate == min(float(text) for text in rates if text not in ("–", "∞"))
+    assert rate == min(value_of(text) for text in rates if text not in ("–", "∞"))
     views.first.evaluate("e => e.click()")
 
 
@@ -109,6 +114,17 @@ def test_the_numbers_of_every_step_of_speculative_sampling_are_those_of_the_reco
 
 
 @pytest.mark.slow
+def test_p_and_the_recorded_p_are_named_with_their_temperatures(page: sync_api.Page):
+    show_tab(page, "verify")
+    heads = [part(page, f"whatif-{name}-head") for name in ("p", "recorded")]
+    for head, words in zip(heads, ("p, T 0", "recorded p, T 1"), strict=True):
+        sync_api.expect(head).to_have_text(words)
+    move(page, "temperature", 0.7)
+    sync_api.expect(heads[0]).to_have_text("p, T 0.7")
+    sync_api.expect(heads[1]).to_have_text("recorded p, T 1")
+
+
+@pytest.mark.slow
 def test_other_settings_change_the_choice_and_reset_restores_it_also_in_a_saved_page(
     page: sync_api.Page, browser: sync_api.Browser, race: trace.Race, tmp_path: Path
 ):
@@ -122,7 +138,8 @@ def test_other_settings_change_the_choice_and_reset_restores_it_also_in_a_saved_
     context = browser.new_context(viewport={"width": 1440, "height": 900}, offline=True)
     alone = context.new_page()
     alone.goto(file.as_uri())
-    alone.wait_for_selector(".ax-plot .main-svg")
+    alone.wait_for_selector(".ax-run-view .ax-step", state="attached")
+    alone.wait_for_function(CHARTED)  # it opens in the tab where it was saved
     for view in (page, alone):
         show_tab(view, "verify")
         part(view, "whatif-rows").locator("tr").first.wait_for()

@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { drawText, losslessText, precise, residualDraw, residualText, testText, testsOf, verificationKind } from "../../assets/page/record/acceptance.js";
-import { targetFacts } from "../../assets/cards/node/card.js";
+import { nodeFacts, targetFacts } from "../../assets/cards/node/card.js";
+import { nodesTable } from "../../assets/cards/nodes/card.js";
 import { renderResidual } from "../../assets/cards/residual/card.js";
 import { renderWalk, testsTable } from "../../assets/cards/walk/card.js";
 import { keyOf, uniform } from "../../assets/page/record/random.js";
@@ -66,7 +67,7 @@ test("every test has p, q, min(1, p/q) and how u compares", () => {
   assert.deepEqual(rows.map(({ accepted }) => accepted), [false, true]);
   const close = { ...STEP.choices[0], rejection: { trials: [{ ...trial(1, 0.25, 0.3, 0.83331, 0.6), accepted: true }] } };
   assert.equal(testsOf(STEP, close)[0].numbers[3], "0.83331000 ≤ 0.83333333");
-  assert.deepEqual(["0.4312", "0.001234", "2.000e-4", "0", "∞", "–"], [0.43121, 0.0012341, 0.0002, 0, Infinity, null].map(precise));
+  assert.deepEqual(["0.4312", "0.001234", "0.0002000", "1.517·10⁻⁷", "0", "∞", "–"], [0.43121, 0.0012341, 0.0002, 1.517e-7, 0, Infinity, null].map(precise));
 });
 
 test("typical acceptance shows the accepted child first, with entropy and threshold", () => {
@@ -107,6 +108,9 @@ test("the residual distribution is drawn as bars and numbers, with the token tha
   assert.equal(first.attributes["data-chosen"], "true");
   assert.deepEqual(first.find("i").map(({ attributes, style }) => [attributes.class, style.width]), [["ax-share-p", "70%"], ["ax-share-q", "10%"], ["ax-share-excess", "60%"], ["ax-share-residual", "100%"]].map(([name, width]) => [name, width]));
   assert.equal(rejected.children.at(-1).textContent, "rejected ×");
+  const again = parts();
+  renderResidual(again, { ...STEP, choices: [STEP.choices[0], { ...STEP.choices[1], rejection: { ...STEP.choices[1].rejection, trials: [trial(1, 0.2, 0.8, 0.9, 0.6), ...STEP.choices[1].rejection.trials] } }] }, header());
+  assert.deepEqual(again("residual-head").children.map((cell) => cell.textContent).slice(2, 5), ["p′", "draft q", "max(0, p′ − q)"]); // after a second rejection
   assert.equal(others.children[0].textContent, "all other tokens");
   renderResidual(part, TYPICAL, header());
   assert.equal(part("residual").hidden, true);
@@ -155,9 +159,10 @@ test("the walk of rejection sampling has a row per child tried and one for the d
     [4, "2", "␣a", "rejected ×"],
     [2, "", "␣c", "correction token ◆"],
   ]);
-  for (const { cells } of rows) assert.equal(cells.length, heads.length);
+  assert.deepEqual(rows.map(({ cells }) => heads.length - cells.length), [0, 0, 0, 1]); // the residual probability is in two columns
   assert.deepEqual(part("walk").children[0].find("i").map(({ style }) => style.width), ["20%", "80%"]);
-  assert.deepEqual(rows.at(-1).cells.slice(3, 8), ["", "1.000", "(residual)", "", "0.4000"]);
+  assert.deepEqual(rows.at(-1).cells.slice(3, 7), ["", precise(STEP.choices[1].probability), "residual 1.000", "0.4000"]);
+  assert.notEqual(STEP.choices[1].probability, 1);
 });
 
 test("the walk of typical acceptance is called lossy; that of a greedy run names the arg max", () => {
@@ -169,6 +174,19 @@ test("the walk of typical acceptance is called lossy; that of a greedy run names
   assert.match(greedy.part("walk-intro").textContent, /arg max/);
   assert.deepEqual(greedy.rows.map(({ cells }) => cells.at(4)), ["accepted ✓", "no: correction token ◆"]);
   assert.equal(greedy.part("walk-keys").hidden, true);
+});
+
+test("the legend of the walk has only the bars that its rows have", () => {
+  const legend = (step, own) => ["walk-excess", "walk-residual"].map((name) => drawn(step, own).part(name).hidden);
+  assert.deepEqual(legend(STEP), [false, false]);
+  const accepted = { ...STEP.choices[0], rejection: { trials: [{ ...trial(1, 0.25, 0.5, 0.3, 0.6), accepted: true }], residual_probability: null } };
+  assert.deepEqual(legend({ ...STEP, choices: [accepted], path: [0, 1], emitted: [1], origins: ["draft"] }), [true, true]);
+});
+
+test("the reason of a node in the table is that of its card", () => {
+  const rows = nodesTable(STEP).slice(1);
+  for (const node of [1, 2, 4]) assert.equal(rows[node][5], nodeFacts(STEP, node, header()).why);
+  assert.match(rows[1][5], /^Rejected by rejection sampling: u = 0\.9000 > 0\.2500/);
 });
 
 test("the walk can be drawn in Chinese", () => {
@@ -225,7 +243,8 @@ test("block verification shows a test per prefix, a token accepted with a longer
     ["3", "␣b", "␣c", "rejected ×"],
     ["4", "␣b", "␣a", "correction token ◆"],
   ]);
-  for (const { cells } of rows) assert.equal(cells.length, heads.length);
+  assert.deepEqual(rows.map(({ cells }) => heads.length - cells.length), [0, 0, 0, 1]);
+  assert.deepEqual(rows.at(-1).cells.slice(4, 8), [precise(CHAIN.choices.at(-1).probability), "residual 1.000", "", precise(CHAIN.choices.at(-1).draw)]);
   assert.match(testText(CHAIN, CHAIN.choices[0], 1), /did not pass, u = 0.6000 > 0.2500, but a longer one did/);
   assert.match(testText(CHAIN, CHAIN.choices[2], 3), /neither the prefix.*0.7000 > 0.1200/);
   const draw = residualDraw(CHAIN, own);

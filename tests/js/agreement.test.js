@@ -30,7 +30,7 @@ test("every measure and every part of the matrix in a record has a name", () => 
 test("the parts of the matrix are explained, and why one has no row of its own", () => {
   const found = (who, unseen) => ({ who, unseen, total_variation: 1, top_1: 0, top_4: 0, top_12: 0 });
   const text = (...agreement) => partsText({ agreement });
-  assert.match(text(found("base", false), found("overlay", false), found("session", false)), /^Base counts come.*searched\.$/);
+  assert.match(text(found("base", false), found("overlay", false), found("session", false)), /^Base counts come.*searched, over contexts of up to 8 tokens\.$/);
   assert.match(text(found("base", true), found("overlay", false)), /base counts have no row/);
   assert.match(text(found("base", false), found("overlay", true)), /session counts have no row .* has not occurred/);
   assert.match(text(found("base", false)), /no numbers of “session counts \(learned\)”/);
@@ -42,7 +42,7 @@ test("where session counts moved the mixture away from the target, a sentence ha
   const step = (rows, ...all) => ({ agreement: all, rows, tree: { tokens: [2] } });
   const text = (earlier, ...all) => fartherText([...Array.from({ length: earlier }, () => step([row])), step([row], ...all)], earlier);
   const away = [found("base", 0.639), found("session", 0.697)];
-  assert.match(text(1, ...away, found("overlay", 0.9)), /^Before the matrix learned from this step, .* distance 0\.697, with base counts alone 0\.639\. 1 earlier step of this run changed the row of ␣the ␣list\. Few observations .* two tokens/);
+  assert.match(text(1, ...away, found("overlay", 0.9)), /^Before the matrix learned from this step, .* distance 0\.697, with base counts alone 0\.639\. 1 earlier step of this run changed the row of ␣the ␣list\. Few observations .* a short context/);
   assert.match(text(2, ...away), / 2 earlier steps .* Few observations/);
   assert.match(text(0, ...away), /0\.639\. Few observations/);
   assert.match(text(2, ...away, found("overlay", 1, true)), /0\.639\. This bigram has not occurred in the session/);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { learnedWithout } from "../../assets/cards/matrix/card.js";
-import { learnedSentence } from "../../assets/cards/learned/card.js";
+import { changeText, learnedSentence } from "../../assets/cards/learned/card.js";
 import { sizesSentence } from "../../assets/cards/sizes/card.js";
 import { bytes, fitted, visible } from "../../assets/page/core/dom.js";
 import { bucketOf, kindOf } from "../../assets/cards/bigrams/card.js";
@@ -135,4 +135,11 @@ test("a method without changed rows says what it learns and updates, each its ow
   assert.equal(text("my-own"), "X has no matrix: nothing is learned from a step.");
   assert.match(text("medusa", "automatic: all 4 drafted nodes raise the throughput"), /automatic draft budget counted/);
   assert.doesNotMatch(text("speculative", "automatic: a sampled draft is kept whole, its method chose the size before sampling"), /automatic draft budget/);
+});
+
+test("the distance to the target is said to be that of all contexts, not of the row beside it", () => {
+  const at = (total_variation) => [{ who: "session", total_variation }];
+  const text = (before, after) => changeText({ agreement: at(before), agreement_after: at(after), rows: [{}] });
+  assert.equal(text(0.005, 0.006), "This step took the matrix farther from the target after the last tokens (contexts of up to 8): total variation distance 0.005 before, 0.006 after.");
+  for (const after of [0.005, 0.003]) assert.match(text(0.005, after), /contexts of up to 8/);
 });

@@ -123,6 +123,7 @@ test("a run is named by its method, or by its value in an ablation, in the user'
 
 test("CPU threads are counted in the user's language", () => {
   assert.deepEqual(["cpu (CPU, 1 threads)", "cpu (CPU, 16 threads)"].map(engineText), ["cpu (CPU, 1 thread)", "cpu (CPU, 16 threads)"]);
+  assert.deepEqual(["CPU, 1 threads (processor: AMD EPYC)", "CPU, 2 threads (processor: AMD EPYC)"].map(engineText), ["CPU, 1 thread (processor: AMD EPYC)", "CPU, 2 threads (processor: AMD EPYC)"]);
   speak("zh");
   assert.equal(engineText("cpu (CPU, 16 threads)"), "cpu（CPU，16 个线程）");
   assert.equal(engineText("cuda:0 (NVIDIA H100)"), "cuda:0 (NVIDIA H100)");

@@ -50,7 +50,7 @@ test("the card says which numbers of the target are of the token and which of it
   const last = step.path.at(-1);
   const [[token, p], [after, entropy], ...rest] = nodeFacts({ ...step, tree: { ...step.tree, verdict: step.tree.tokens.map(() => "accepted"), reason: step.tree.tokens.map(() => "target chose it"), probability: step.tree.tokens.map(() => 0.5) } }, last, header).target;
   assert.deepEqual([token, after, rest], ["target, of this token", "target, of the choice after it", []]);
-  assert.equal(p, "p 0.50");
+  assert.equal(p, "p 0.5000");
   assert.match(entropy, /^entropy \d\.\d\d(–\d\.\d\d)? bits( · fork)?$/);
   assert.deepEqual(targetFacts({ ...step, texts: step.emitted.map(String) }, header).target.map(([name]) => name), ["target, of this token"]);
 });

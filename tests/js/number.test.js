@@ -17,8 +17,8 @@ test("the slider is at the nearest tick, or at its start without a number", () =
 });
 
 test("numbers can be typed in all usual forms, with full-width digits too", () => {
-  assert.deepEqual([" 1.5 ", "１２．５", ".5", "+3", "1e-3", "5."].map(numberOf), [1.5, 12.5, 0.5, 3, 0.001, 5]);
-  for (const text of ["", "many", "1,5", "Infinity", "0x10", "1_0", "${1}"]) assert.equal(numberOf(text), null, text);
+  assert.deepEqual([" 1.5 ", "１２．５", ".5", "+3", "1e-3", "5.", "0,7", ",5", "1，5", "0,125"].map(numberOf), [1.5, 12.5, 0.5, 3, 0.001, 5, 0.7, 0.5, 1.5, 0.125]);
+  for (const text of ["", "many", "1,000", "1,000,000", "1.5,5", "Infinity", "0x10", "1_0", "${1}"]) assert.equal(numberOf(text), null, text);
 });
 
 test("errors are: not a number, empty, out of range, not a whole number; the blank text is no error", () => {
@@ -40,6 +40,7 @@ test("a error names the field, the value, the range and the alternatives, in the
 
 test("typed numbers are normalised, and faulty texts are left unchanged", () => {
   assert.deepEqual(["007", "1e1", " ５ ", "2.0"].map((text) => shortest(text, depth)), ["7", "10", "5", "2"]);
+  assert.equal(shortest("0,7", temperature), "0.7");
   assert.deepEqual(["AUTO", ""].map((text) => shortest(text, budget)), ["auto", "auto"]);
   for (const text of ["99", "1.5", "deep"]) assert.equal(shortest(text, depth), text);
 });

@@ -13,7 +13,7 @@ const RUN = "3fa9c1d23fa9c1d2";
 const answers = new Map();
 
 globalThis.document.baseURI = "http://localhost/";
-globalThis.window = { caches: { match: async () => undefined } };
+globalThis.window = { caches: { match: async () => undefined }, addEventListener() {} };
 globalThis.fetch = (address) => new Promise((resolve) => answers.set(address, (text) => resolve({ ok: true, status: 200, text: async () => text })));
 setFiles({ races: [{ title: "First", file: "First.jsonl" }] });
 

@@ -37,11 +37,11 @@ test("the last four races are kept, each once, with their latest text", () => {
 test("a race is kept now and then while it runs, and as a whole when it has ended", async () => {
   const kept = [];
   let now = 0;
-  const keep = createKeeper(async (id, lines, partial) => kept.push([id, lines, partial]), () => now);
+  const { copy } = createKeeper(async (id, lines, partial) => kept.push([id, lines, partial]), () => now);
   const settled = () => new Promise((resolve) => setTimeout(resolve));
   const at = async (seconds, race, lines) => {
     now = 1000 * seconds;
-    keep(race, lines);
+    copy(race, lines);
     await settled();
   };
   const [running, ended] = [true, false].map((on) => ({ id: run.id, running: on }));
@@ -60,16 +60,34 @@ test("a race that had not ended is found as a part of it, unless the server has 
   const stored = new Map();
   const answer = { status: 204, text: "" };
   globalThis.document.baseURI = "http://localhost/";
-  globalThis.window = { caches: { match: async (address) => stored.get(address), open: async () => ({ put: async (address, response) => stored.set(address, response.clone()), keys: async () => [...stored.keys()], delete: async (key) => stored.delete(key) }) } };
+  const ofTab = new Map();
+  globalThis.window = { sessionStorage: { getItem: (name) => ofTab.get(name) ?? null, setItem: (name, value) => ofTab.set(name, value) }, caches: { match: async (address) => stored.get(address)?.clone(), open: async () => ({ put: async (address, response) => stored.set(address, response.clone()), keys: async () => [...stored.keys()], delete: async (key) => stored.delete(key) }) } };
   globalThis.fetch = async () => ({ status: answer.status, text: async () => answer.text });
-  createKeeper()({ id: run.id, running: true }, LINES);
+  createKeeper().copy({ id: run.id, running: true }, LINES);
   await new Promise((resolve) => setTimeout(resolve));
   const found = await findRace(run.id);
   assert.equal(found.partial, 3);
   assert.match(found.lines, /"run":1,.*"finish_reason":"cancelled".*\n\{"t":"status","running":false\}\n$/);
-  createKeeper()({ id: run.id, running: true }, LINES);
+  createKeeper().copy({ id: run.id, running: true }, LINES);
   await new Promise((resolve) => setTimeout(resolve));
   Object.assign(answer, { status: 200, text: "whole" });
   assert.deepEqual(await findRace(run.id), { lines: "whole", partial: null });
   assert.equal(await findRace("1"), null);
+});
+
+test("a race that is left while it runs has all steps that had arrived, also those after its last copy", async () => {
+  globalThis.fetch = async () => ({ status: 204 });
+  const late = `${LINES}{"t":"step","run":0}\n`;
+  const { copy, leave } = createKeeper();
+  copy({ id: other.id, running: true }, LINES);
+  await new Promise((resolve) => setTimeout(resolve));
+  leave({ id: other.id, running: true }, late);
+  assert.equal((await findRace(other.id)).partial, 4);
+  assert.equal((await findRace(run.id)).partial, 3, "the steps of another race are not added");
+  createKeeper().leave({ id: "aa", running: false }, late);
+  const unseen = "0123456789abcdef";
+  createKeeper().leave({ id: unseen, running: true }, late); // before any copy was written
+  assert.equal((await findRace(unseen)).partial, 4);
+  globalThis.fetch = async () => ({ status: 200, text: async () => `${LINES}{"t":"run","run":0,"finish_reason":"cancelled"}\n` });
+  assert.equal((await findRace(unseen)).partial, 4, "the server has fewer steps");
 });

@@ -6,7 +6,10 @@ import test from "node:test";
 import { on } from "../../assets/page/core/events.js";
 import { setFiles } from "../../assets/page/core/files.js";
 import { createRecorded } from "../../assets/page/record/recorded.js";
+import { tables } from "./words.js";
 
+const classes = new Set();
+globalThis.document = { body: { classList: { contains: (name) => classes.has(name) } } };
 const answers = new Map();
 const heard = [];
 const shown = [];
@@ -54,6 +57,14 @@ test("a missing file and an unknown title are reported", async () => {
   assert.ok(!recorded.loading());
   assert.deepEqual(shown, []);
   assert.deepEqual(news(), ["First", "link.missing", null, "link.race"]);
+});
+
+test("in an embedded panel, which has no bar, no message advises to choose another race there", async () => {
+  classes.add("ax-embed");
+  await recorded.open("Third");
+  classes.clear();
+  assert.deepEqual(news(), ["link.race.embed"]);
+  for (const key of ["link.race.embed", "link.missing.embed"]) assert.doesNotMatch(tables.en[key], /\bbar\b/);
 });
 
 test("a page that contains its only race opens no other one", async () => {

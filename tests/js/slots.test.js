@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
-import { folded } from "../../assets/cards/slots/card.js";
+import "./words.js";
+import { folded, slotsText } from "../../assets/cards/slots/card.js";
 import { slotsOf } from "../../assets/page/record/record.js";
 
 const folder = new URL("../../assets/traces/", import.meta.url);
@@ -33,6 +34,13 @@ test("in some steps accepted nodes are moved, in others they are already contigu
   const kept = runs.flatMap((run) => run.steps.map((step) => slotsOf(step).kept));
   assert.ok(kept.some((slots) => slots.some(({ slot, from }) => slot !== from)));
   assert.ok(kept.some((slots) => slots.length > 1 && slots.every(({ slot, from }) => slot === from)));
+});
+
+test("that the accepted token which ends a text has no entry is said where it is so", () => {
+  const steps = runs.flatMap((run) => run.steps);
+  const said = steps.map((step) => [slotsText(step).includes("it is not kept"), slotsOf(step).kept.length !== step.path.length]);
+  assert.ok(said.every(([is, wanted]) => is === wanted));
+  for (const wanted of [true, false]) assert.ok(said.some(([is]) => is === wanted));
 });
 
 test("of a large draft the first slots and all kept ones are drawn, the others are counted", () => {

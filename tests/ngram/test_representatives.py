@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
+from aded.core.paths import ASSETS
 from aded.core.tree import DraftTree
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context, Outcome
 from aded.drafters.methods.aded import AdedDrafter
-from aded.ngram.representative import rows, session_size
+from aded.ngram.representative import MAX_CONTEXT, rows, session_size
 from aded.ngram.session_counts import INCREMENT, MAX_WEIGHT, SessionCounts
 from aded.ngram.trigram import TrigramMatrix
 
@@ -97,3 +100,9 @@ def test_the_size_of_a_drafter_grows_while_it_learns(matrix: TrigramMatrix):
     assert before.base_rows == len(matrix)
     assert after.overlay_rows > before.overlay_rows > 0
     assert after.overlay_bytes / after.overlay_rows == pytest.approx(before.overlay_bytes / before.overlay_rows, rel=0.01)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_page_names_the_context_that_is_compared_with_the_target(language: str):
+    words = json.loads((ASSETS / "cards" / "learned" / f"{language}.json").read_text("utf-8"))
+    assert all(str(MAX_CONTEXT) in words[f"change.{kind}"] for kind in ("same", "nearer", "farther"))

@@ -14,6 +14,9 @@ from ui.words import Refused, say
     [
         ("temperature", "0.7", 0.7),
         ("temperature", " .5 ", 0.5),
+        ("temperature", "0,7", 0.7),
+        ("c1", "0,125", 0.125),
+        ("depth", "5,0", 5),
         ("max_new_tokens", "1e2", 100),
         ("seed", "007", 7),
         ("seed", str(2**53 - 1), 2**53 - 1),
@@ -40,6 +43,7 @@ def test_numbers_are_parsed_in_all_usual_forms(name: str, text: str, value: floa
         ("top_p", "0", "Top-p (1: off): 0 is out of range. Give a number from 0.01 to 1."),
         ("seed", str(2**53), "Seed: 9007199254740992 is out of range. Give a number from 0 to 9007199254740991."),
         ("seed", "1.5", "Seed: 1.5 is not a whole number. Give one from 0 to"),
+        ("seed", "1,5", "Seed: 1,5 is not a whole number. Give one from 0 to"),
         ("seed", "1e999", "Seed: 1e999 is out of range"),
         ("seed", "9" * 5000, "…"),
         ("max_new_tokens", "0", "Max new tokens: 0 is out of range"),
@@ -50,7 +54,8 @@ def test_numbers_are_parsed_in_all_usual_forms(name: str, text: str, value: floa
             "Give one from 1 to 256, or auto (throughput-optimal, from measured costs).",
         ),
         ("depth", "deep", "Depth: “deep” is not a number. Give one from 1 to 64, or leave it empty for the preset’s value."),
-        *((name, text, "not a number") for name in ("c1", "simulations") for text in ("inf", "nan", "1,5", "1_0", "0x10", "<b>")),
+        *(("c1", text, "not a number") for text in ("inf", "nan", "1,000", "1_0", "0x10", "<b>")),
+        *(("simulations", text, "not a number") for text in ("inf", "1,000", "1_0")),
     ],
 )
 def test_an_error_names_the_field_and_its_range(name: str, text: str, words: str):

@@ -7,7 +7,7 @@ import { lateScript } from "../../page/shell/lessons.js";
 export function mount({ part, changed, subscribe }) {
   if (!pageFiles().lessons) return;
   const card = part("histogram-card");
-  offerExport("accepted", { group: "experiment", title: "histogram.title", at: card, picture: true, table: true });
+  offerExport("accepted", { group: "experiment", title: "histogram.title", at: card.parentElement, picture: true, table: true }); // the card is hidden until the script is there
   let late = null;
   subscribe("quiet", ({ race, run, dark, Plotly }) => (part("measure").open && !race.running ? [race, run, dark, Plotly, late?.drawHistogram, part("measure").clientWidth] : null), async (state) => {
     if (late) return late.drawHistogram?.(card, state);

@@ -18,7 +18,8 @@ export function mount({ part, subscribe }) {
   });
 }
 
-// Whether the prediction of the matrix after this bigram is closer to the target after the step, or farther from it.
+// Whether the prediction of the matrix at the root is closer to the target after the step, or farther from it. It is the mixture over contexts of up
+// to MAX_CONTEXT tokens (aded/ngram/representative.py), not the row of the bigram alone.
 export function changeText({ agreement, agreement_after: after, rows }) {
   const [before, now] = [agreement, after ?? []].map((list) => list.find(({ who }) => who === "session")?.total_variation);
   if (!rows.length) return say("change.none");

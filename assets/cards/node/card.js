@@ -1,8 +1,8 @@
 // Details of a node: its numbers, the PUCT formula with its values, and why it was accepted or rejected.
 
-import { precise, residualDraw, residualText, testText } from "../../page/record/acceptance.js";
+import { precise, reasonText, residualDraw, residualText } from "../../page/record/acceptance.js";
 import { entropyBounds, isFork } from "../../page/record/entropy.js";
-import { el, exact, fixed, number, onKey, probability, small, visible } from "../../page/core/dom.js";
+import { el, exact, fixed, number, onKey, small, visible } from "../../page/core/dom.js";
 import { historyFigure } from "./history.js";
 import { column, cumulativeProbability, namesOfStep, priorTerm, rankOf, targetToken, targetTokenKind, TARGET } from "../../page/record/record.js";
 import { puctOf, scoreText } from "../../page/record/search.js";
@@ -65,16 +65,16 @@ export function nodeFacts(step, node, header) {
   const rows = [
     [say("fact.visits"), number(column(tree, "visits")[node], 0)],
     [say("fact.value"), small(column(tree, "value")[node])],
-    [say(priorTerm(header) === "prior" ? "fact.prior" : "fact.q"), exact(column(tree, "prior")[node])],
-    [say("fact.cumulative"), priorTerm(header) === "prior" ? "–" : exact(cumulativeProbability(tree, node))],
+    [say(priorTerm(header) === "prior" ? "fact.prior" : "fact.q"), precise(column(tree, "prior")[node])],
+    [say("fact.cumulative"), priorTerm(header) === "prior" ? "–" : precise(cumulativeProbability(tree, node))],
     ["PUCT", scoreText(column(tree, "score")[node])],
   ];
   const known = !step.exists && tree.probability[node] !== null;
-  return { rows, target: [...(known ? [ofToken(tree.probability[node], rank)] : []), ...(choice?.logits ? [[say("node.after"), entropyText(choice)]] : [])], verdict: tree.verdict[node], token: tree.tokens[node], why: why(step, node) };
+  return { rows, target: [...(known ? [ofToken(tree.probability[node], rank)] : []), ...(choice?.logits ? [[say("node.after"), entropyText(choice)]] : [])], verdict: tree.verdict[node], token: tree.tokens[node], why: reasonText(step, node) };
 }
 
 // What the target says of the token itself; its choice after the token is another one.
-const ofToken = (p, rank) => [say("node.token"), rank ? say("node.ranked", { p: probability(p), rank }) : `p ${probability(p)}`];
+const ofToken = (p, rank) => [say("node.token"), rank ? say("node.ranked", { p: precise(p), rank }) : `p ${precise(p)}`];
 
 // In bits, as a range if the record does not decide two decimals.
 function entropyText(choice) {
@@ -89,17 +89,6 @@ export function targetFacts(step, header) {
   const kind = targetTokenKind(step);
   const draw = residualDraw(step, header);
   return { rows: [], target: choice ? [ofToken(choice.probability, choice.rank)] : [], verdict: kind, token, why: draw ? residualText(draw) : say(`why.${kind}`, { after }) };
-}
-
-function why(step, node) {
-  const { tree } = step;
-  if (step.exists) return say("why.before");
-  const parent = node ? visible(tree.texts[tree.parents[node]]) : "";
-  const choice = step.choices.find((c) => c.node === tree.parents[node]);
-  const tested = testText(step, choice, node);
-  if (tested) return tested;
-  const chosen = choice ? say("quoted", { text: visible(choice.text) }) : say("why.another");
-  return say(`why.${tree.reason[node]}`, { parent, chosen });
 }
 
 function puct(tree, node, settings) {

@@ -1,6 +1,7 @@
 // All nodes of the step as a table.
 
-import { el, exact, number, onKey, probability, toggleClass } from "../../page/core/dom.js";
+import { precise, reasonText } from "../../page/record/acceptance.js";
+import { el, exact, number, onKey, toggleClass } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
 import { TARGET, column, namesOfStep, priorTerm, rankOf, slotsOf } from "../../page/record/record.js";
@@ -95,11 +96,11 @@ function nodeRow(step, node, names) {
     token,
     el("td", {}, el("span", { class: `ax-chip ax-chip-${node.verdict}`, text: say(`chip.${node.verdict}`) })),
     cell(String(node.x)),
-    value("prior", exact),
+    value("prior", precise),
     value("visits", (count) => number(count, 0)),
     value("value", exact),
     value("score", scoreText),
-    cell(probability(p)),
+    cell(precise(p)),
     cell(rank ? String(rank) : "–"),
   );
 }
@@ -114,7 +115,7 @@ export function nodesTable(step, term = "prior") {
   const verified = !step.exists;
   const rows = tree.tokens.map((token, i) => {
     const numbers = columns.map((name) => column(tree, name)[i]);
-    const verdict = verified ? [tree.verdict[i], tree.reason[i]] : [tree.verdict[i], null];
+    const verdict = verified ? [tree.verdict[i], reasonText(step, i)] : [tree.verdict[i], null];
     const target = verified ? [tree.probability[i], rankOf(tree, i), written[i].slot, after.get(i)] : [null, null, written[i].slot, null];
     return [i, tree.parents[i], token, tree.texts[i], ...verdict, ...numbers, ...target];
   });

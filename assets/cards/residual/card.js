@@ -7,7 +7,7 @@ import { offerExport, registerExport } from "../../page/export/exports.js";
 import { shares } from "../../page/plot/shares.js";
 
 const TESTED = ["p", "q", "excess", "residual", "u", "rate"]; // columns after a test
-const WEIGHTED = ["p", "excess"]; // columns that contain the weight of the accepted prefix
+const CHANGED = ["p", "excess"]; // columns that contain the weight of the accepted prefix, or what earlier rejections have left of p
 const UNTESTED = ["p", "u", "rate"]; // the residual distribution is p
 
 export function mount({ part, subscribe }) {
@@ -30,10 +30,12 @@ export function renderResidual(part, step, header) {
   const tested = draw.tried > 0;
   const columns = tested ? TESTED : UNTESTED;
   const top = Math.max(...draw.rows.flatMap(({ p, q, residual }) => [p, q ?? 0, residual]));
-  setText(part("residual-title"), say(!tested ? "residual.title.bonus" : draw.weight === 1 ? "residual.title" : "residual.title.weighted", { weight: precise(draw.weight) }));
+  const kind = draw.weight !== 1 ? ".weighted" : draw.tried > 1 ? ".left" : "";
+  const headOf = (name) => say(name === "rate" && !tested ? "residual.rate.p" : `residual.${name}${CHANGED.includes(name) ? kind : ""}`);
+  setText(part("residual-title"), say(tested ? `residual.title${kind}` : "residual.title.bonus", { weight: precise(draw.weight) }));
   setText(part("residual-sentence"), residualText(draw));
   part("residual-keys").hidden = !tested;
-  part("residual-head").replaceChildren(...["token", "bars", ...columns, "what"].map((name) => el("th", { text: say(name === "rate" && !tested ? "residual.rate.p" : draw.weight !== 1 && WEIGHTED.includes(name) ? `residual.${name}.weighted` : `residual.${name}`) })));
+  part("residual-head").replaceChildren(...["token", "bars", ...columns, "what"].map((name) => el("th", { text: headOf(name) })));
   const names = namesById(draw.rows.map(({ token }) => token), draw.rows.map(({ text }) => text));
   const others = { ...draw.others, token: null, u: null, rate: null };
   const rows = [...draw.rows, others].sort((a, b) => Boolean(b.drawn) - Boolean(a.drawn)); // the drawn token first

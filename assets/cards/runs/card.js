@@ -42,7 +42,7 @@ export function mount({ part, state, player, subscribe }) {
     for (const view of views) scrollTogether(view, views);
     root.replaceChildren(...views.map((view) => view.root));
     root.dataset.many = String(race.runs.length > 3);
-    const picture = () => views.flatMap(({ parts }) => [parts.label, parts.text]);
+    const picture = () => [...views.flatMap(({ parts }) => [parts.label.parentElement, parts.text]), part("origins")];
     registerExport("runs", { place: () => root, picture, table: () => runsTable(race) });
   });
 
@@ -79,7 +79,7 @@ function createRun(run, index) {
     look: el("button", { class: "ax-look", type: "button", text: run.label }),
     speed: el("span", { class: "ax-speed" }),
     figures: el("span", { class: "ax-figures" }),
-    about: el("button", { class: "ax-about", type: "button", "aria-label": say("run.about", { name: run.label }), title: say("run.about", { name: run.label }), text: "?" }),
+    about: el("button", { class: "ax-about", type: "button", "data-no-picture": "", "aria-label": say("run.about", { name: run.label }), title: say("run.about", { name: run.label }), text: "?" }),
     text: el("p", { class: "ax-text", tabindex: "0", "aria-label": say("run.text", { name: run.label }) }),
   };
   parts.label = el("h3", { class: "ax-run-label" }, parts.look, lossyMark(run.header));

@@ -4,7 +4,7 @@ import { count, el, setText, toggleClass, visible } from "../../page/core/dom.js
 import { offerExport, registerExport } from "../../page/export/exports.js";
 import { namesOfStep, slotsOf } from "../../page/record/record.js";
 import { markedNode } from "../../page/record/stepview.js";
-import { say } from "../../page/core/words.js";
+import { say, sentences } from "../../page/core/words.js";
 
 const MAX_SLOTS = 96; // slots of a draft that are drawn individually
 const LONGEST = 14; // maximum length of a token
@@ -49,11 +49,9 @@ export function mount({ part, subscribe, hover, pick }) {
     rows[0].replaceChildren(...(start ? [text()] : []), ...cells);
     const left = free ? [slot("ax-slot-free", range(start + kept.length, free), say("slots.free", { count: free }))] : [];
     rows[1].replaceChildren(...(verified ? [...(start ? [text()] : []), ...kept.map((entry) => cell(step.tree, entry, names)), ...left] : []));
-    const moved = kept.filter(({ slot: now, from }) => now !== from).length;
-    const values = { count: written.length, slots: range(start, written.length), kept: kept.length, moved };
     const picture = () => [part("slots-text"), ...rows.map((row) => row.parentElement)];
     registerExport("slots", { place: () => rows[0], picture, table: () => slotsTable(step, verified) });
-    setText(part("slots-text"), verified ? say(moved ? "slots.moved" : "slots.stay", values) : say("slots.written", values));
+    setText(part("slots-text"), slotsText(step, verified));
   }
 
   function select(node) {
@@ -62,6 +60,15 @@ export function mount({ part, subscribe, hover, pick }) {
   }
   subscribe("quiet", ({ view }) => [view.step], ({ view }) => render(view.step, !view.covered));
   subscribe("quiet", (state) => [state.view.step, markedNode(state)], (state) => select(markedNode(state)));
+}
+
+// What the forward pass wrote, and what compaction keeps of it once the draft is verified.
+export function slotsText(step, verified = true) {
+  const { start, written, kept } = slotsOf(step);
+  const moved = kept.filter(({ slot: now, from }) => now !== from).length;
+  const values = { count: written.length, slots: range(start, written.length), kept: kept.length, moved };
+  if (!verified) return say("slots.written", values);
+  return sentences(say(moved ? "slots.moved" : "slots.stay", values), step.path.length > kept.length ? say("slots.ended") : "");
 }
 
 function cell(tree, { node, slot: number, from = number }, names) {

@@ -23,6 +23,10 @@ export function mount({ part, set, subscribe, peek, pick }) {
     search.render(recorded, header, moment);
     part("tree-card").dataset.searching = String(moment !== null);
   });
+  subscribe("quiet", ({ view }) => [view.recorded.tree.tokens.length > 1], ({ view: { recorded } }) => {
+    part("bonus-key").hidden = recorded.tree.tokens.length === 1;
+    part("plain-key").hidden = recorded.tree.tokens.length > 1;
+  });
   subscribe("quiet", ({ view, chartError }) => [view.recorded, chartError], (state) => setText(part("hidden"), hiddenText(state)));
   const drawable = ({ view, dark, Plotly }) => (Plotly && box.clientWidth ? [view.searched, view.layout, dark, presenting(), box.clientWidth, box.clientHeight] : null);
   subscribe("quiet", drawable, (state) => {

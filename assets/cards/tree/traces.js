@@ -22,7 +22,7 @@ const WIDTHS = {
   plain: [3.4, 3.4, 3.4],
 };
 const SIGNED = 0.5; // share of their full size from which marks contain a sign
-const SYMBOLS = { bonus: "square", correction: "diamond", plain: "square" };
+const SYMBOLS = { bonus: "square", correction: "diamond" }; // a token of a step without a draft is a filled circle
 
 // Lengths of a grid are in units of `type` pixels.
 export function plotLayout({ width, height, type, least }) {

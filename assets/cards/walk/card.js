@@ -4,7 +4,7 @@ import { candidatesOf, drawText, precise, prefixTests, testsOf, verificationKind
 import { el, probability, setText } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
-import { namesOfStep, possible, undraftedKind } from "../../page/record/record.js";
+import { last, namesOfStep, possible, undraftedKind } from "../../page/record/record.js";
 import { shares } from "../../page/plot/shares.js";
 
 const HEADS = {
@@ -32,10 +32,18 @@ export function renderWalk(part, step, header) {
   const names = namesOfStep(step);
   setText(part("walk-intro"), say(`walk.intro.${kind}`));
   part("walk-keys").hidden = !COMPARED.includes(kind);
+  const bars = barsOf(step, kind);
+  for (const name of ["excess", "residual"]) part(`walk-${name}`).hidden = !bars[name];
   part("walk-head").replaceChildren(...headCells(HEADS[kind] ?? OTHERWISE));
   body.replaceChildren(...(kind === "block" ? prefixRows(step, names) : step.choices.flatMap((choice, i) => ROWS[kind]?.(step, i, kind, names, header) ?? walkRow(step, choice, i, names))));
   const heads = [...part("walk-head").children].map((head) => head.textContent);
-  for (const row of body.children) for (const [i, value] of [...row.children].entries()) if (i && value.textContent) value.setAttribute("data-head", heads[i]);
+  for (const row of body.children) {
+    let i = 0;
+    for (const value of row.children) {
+      if (i && value.textContent && !(value.colSpan > 1)) value.setAttribute("data-head", heads[i]);
+      i += value.colSpan || 1;
+    }
+  }
   const table = kind === "block" ? prefixTable : ROWS[kind] === testRows ? testsTable : walkTable;
   registerExport("walk", { place: () => body, table: () => table(step) });
 }
@@ -46,11 +54,18 @@ function headCells(names) {
   return [place, ...names.map(cell)];
 }
 
+// Which bars the rows have besides p and q: of what p has more than q, and of the residual probability.
+function barsOf({ choices, block }, kind) {
+  const tests = kind === "block" ? block.tests : choices.flatMap(({ rejection }) => rejection?.trials ?? []);
+  const residual = kind === "block" ? block.q.length > 0 : choices.some(({ rejection }) => rejection?.trials.length && rejection.residual_probability !== null);
+  return { excess: tests.some(({ p, q }) => p > q), residual };
+}
+
 // The tests of the children at a choice, and the token that was drawn if none was accepted.
 function testRows(step, i, kind, names) {
   const { tree } = step;
   const choice = step.choices[i];
-  const numbers = step.choices.flatMap(({ rejection }) => (rejection ? [...rejection.trials.flatMap(({ p, q }) => [p, q]), rejection.residual_probability ?? 0] : []));
+  const numbers = step.choices.flatMap(({ rejection, probability: p }) => (rejection ? [...rejection.trials.flatMap((trial) => [trial.p, trial.q]), rejection.residual_probability ?? 0, p] : []));
   const top = Math.max(...numbers);
   const rows = testsOf(step, choice).map((test) => testRow(tree, test, kind, top, names));
   if (!tree.parents.some((parent, node) => parent === choice.node && step.path.includes(node))) rows.push(drawnRow(tree, choice, kind, top, names));
@@ -60,21 +75,22 @@ function testRows(step, i, kind, names) {
 // Block verification: the test of every prefix, and the token that was drawn after the accepted one.
 function prefixRows(step, names) {
   const { tree, block, choices, path } = step;
-  const top = Math.max(block.residual_probability, ...block.tests.flatMap(({ p, q }) => [p, q]));
+  const top = Math.max(block.residual_probability, last(choices).probability, ...block.tests.flatMap(({ p, q }) => [p, q]));
   const rows = prefixTests(step).map((test) => [tree.parents[test.node], testRow(tree, test, "block", top, names)]);
   const ended = tree.reason.includes("cut at the end");
-  if (!ended) rows.splice(path.length, 0, [path[path.length - 1], drawnRow(tree, choices[choices.length - 1], "block", top, names, block.residual_probability, block.q.length > 0)]);
+  if (!ended) rows.splice(path.length, 0, [path[path.length - 1], drawnRow(tree, last(choices), "block", top, names, block.residual_probability, block.q.length > 0)]);
   for (const [i, [parent, row]] of rows.entries()) row.prepend(el("td", { class: "ax-dim", text: String(i + 1) }), el("td", {}, el("code", { text: names.get(tree.tokens[parent]) })));
   return rows.map(([, row]) => row);
 }
 
-// The correction or bonus token after the tests; `residual`: its probability in the distribution that it was drawn from.
+// The correction or bonus token after the tests; `residual`: its probability in the distribution that it was drawn from, shown in place of q.
 function drawnRow(tree, { node, token, probability: p, draw, rejection }, kind, top, names, residual = rejection?.residual_probability, tested = rejection?.trials.length > 0) {
   const number = (value) => el("td", { class: "ax-num", text: value });
-  const known = tested
-    ? { bars: shares({ residual }, top), p: precise(residual), "draft-probability": say("walk.residual"), random: precise(draw), passes: precise(draw) }
-    : { bars: shares({ p }, top), p: precise(residual), random: precise(draw), passes: precise(draw), threshold: precise(p) };
-  const cells = HEADS[kind].slice(2, -1).map((name) => (name === "bars" ? el("td", {}, known.bars) : number(known[name] ?? "")));
+  const known = { p: precise(p), random: precise(draw), passes: precise(draw), threshold: precise(p) };
+  const drawn = tested ? { p, residual } : { p };
+  const cellOf = (name) => (name === "bars" ? el("td", {}, shares(drawn, top)) : name === "draft-probability" && tested ? el("td", { class: "ax-num", colspan: 2, text: say("walk.residual", { p: precise(residual) }) }) : number(known[name] ?? ""));
+  const heads = HEADS[kind].slice(2, -1).filter((_, i, all) => !tested || all[i - 1] !== "draft-probability");
+  const cells = heads.map(cellOf);
   return el("tr", { "data-node": node }, el("td", {}, el("code", { text: names.get(token) })), ...cells, el("td", {}, targetWord(`chip.${undraftedKind(tree, node)}`)));
 }
 

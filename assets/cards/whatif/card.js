@@ -5,7 +5,7 @@ import { precise, testText } from "../../page/record/acceptance.js";
 import { el, namesById, setText, visible } from "../../page/core/dom.js";
 import { offerExport, onScreen, registerExport } from "../../page/export/exports.js";
 import { shares } from "../../page/plot/shares.js";
-import { isGreedy, recordedDistribution, recordedSettings, resample } from "./sampling.js";
+import { isGreedy, recordedDistribution, recordedSettings, resample, shownSettings } from "./sampling.js";
 import { say, sentences } from "../../page/core/words.js";
 
 const SHOWN = 10; // most probable tokens in the table
@@ -95,6 +95,8 @@ export function mount({ part, subscribe }) {
     const made = resample(step, at, header, state.settings, BigInt(header.seed + state.draws));
     setText(part("whatif-sentence"), whatIfText(step, at, made, changes()));
     part("whatif-tests").replaceChildren(...made.tests.map(({ node }) => el("li", {}, el("code", { text: visible(step.tree.texts[node]) }), ` ${testText(step, { rejection: { trials: made.tests } }, node)}`)));
+    setText(part("whatif-p-head"), say("whatif.p", { temperature: state.settings.temperature }));
+    setText(part("whatif-recorded-head"), say("whatif.recorded", { temperature: shownSettings(header).temperature }));
     drawTable(part, whatIfRows(step, at, made, header), made);
     setText(part("whatif-note"), noteOf(step.choices[at], made));
   }

@@ -12,10 +12,14 @@ export function recordedSettings({ settings: { temperature = 0, top_k = 0, top_p
   return { temperature, top_k, top_p, min_p };
 }
 
-// The distribution that the record shows: after all sampling settings, at temperature 0 before them.
-export function recordedDistribution(choice, header) {
+// The settings of the distribution that the record shows: all sampling settings, at temperature 0 none of them.
+export function shownSettings(header) {
   const settings = recordedSettings(header);
-  return distribution(choice, header, isGreedy(settings) ? { temperature: 1, top_k: 0, top_p: 1, min_p: 0 } : settings);
+  return isGreedy(settings) ? { temperature: 1, top_k: 0, top_p: 1, min_p: 0 } : settings;
+}
+
+export function recordedDistribution(choice, header) {
+  return distribution(choice, header, shownSettings(header));
 }
 
 export function isGreedy({ temperature }) {

@@ -4,7 +4,8 @@ import { fitted, setText } from "../core/dom.js";
 import { emit } from "../core/events.js";
 import { localize, say } from "../core/words.js";
 
-const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
+const NUMBER = /^[+-]?(\d+[.,]?\d*|[.,]\d+)(e[+-]?\d{1,3})?$/i;
+const THOUSANDS = /^[+-]?[1-9]\d{0,2},\d{3}$/; // a comma that may separate thousands is no decimal comma
 const LONGEST = 40; // maximum length of the text quoted in a message
 
 // Slider position for a text: 0 for no number, else the index of the nearest tick, from 1.
@@ -16,10 +17,10 @@ export function tickOf(text, ticks) {
   return 1 + ticks.reduce((best, tick, i) => (far(tick) < far(ticks[best]) ? i : best), 0);
 }
 
-// A typed text as a number (full-width digits too; Infinity if too large); null if it is not a number.
+// A typed text as a number (with a decimal point or comma; full-width digits too; Infinity if too large); null if it is not a number.
 export function numberOf(text) {
   const plain = text.normalize("NFKC").trim();
-  return NUMBER.test(plain) ? Number(plain) : null;
+  return NUMBER.test(plain) && !THOUSANDS.test(plain) ? Number(plain.replace(",", ".")) : null;
 }
 
 function isBlank(text, { blank }) {

@@ -1,4 +1,4 @@
-// Fixes for Gradio's widgets, which have no options for them: dropdowns, placeholder texts, and the keyboard focus around a race.
+// Fixes for Gradio's widgets, which have no options for them: dropdowns, placeholder texts, the keyboard focus around a race, and the order of Tab.
 
 import { isComposing } from "../core/dom.js";
 import { onLanguage, say } from "../core/words.js";
@@ -92,3 +92,35 @@ export function keepRunFocus(root) {
   });
   new MutationObserver(settle).observe(root, { subtree: true, attributeFilter: ["disabled"] });
 }
+
+const [BAR, RUN_ROW, HEADER_BUTTONS] = ["#ax-bar", "#ax-run-row", ".ax-header-buttons"];
+
+// The elements of the bar in the order in which they are seen: Run is before the buttons of the header, and after them in the document.
+export function seenOrder(elements) {
+  const place = (element) => (element.closest(RUN_ROW) ? 1 : element.closest(HEADER_BUTTONS) ? 2 : 0);
+  return [0, 1, 2].flatMap((at) => elements.filter((element) => place(element) === at));
+}
+
+// Tab goes through the bar in this order.
+export function tabAsSeen(root) {
+  const inBar = () => [...root.querySelectorAll(BAR)].flatMap((bar) => [...bar.querySelectorAll("button, summary, select, input, a[href]")]).filter((element) => !element.disabled && element.tabIndex >= 0 && element.checkVisibility({ visibilityProperty: true }));
+  let back = false; // whether Shift+Tab is pressed
+
+  root.addEventListener("keydown", (event) => {
+    back = event.key === "Tab" && event.shiftKey;
+    if (event.key !== "Tab" || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !event.target.closest(BAR)) return;
+    const elements = inBar();
+    const order = seenOrder(elements);
+    const at = order.indexOf(event.target);
+    const next = order[at + (back ? -1 : 1)];
+    if (at < 0 || (back && !next)) return;
+    if (next) event.preventDefault();
+    (next ?? last(elements)).focus(); // after the last one in the document the browser goes on below the bar
+  });
+  root.addEventListener("focusin", ({ target, relatedTarget }) => {
+    if (back && relatedTarget && !relatedTarget.closest(BAR) && target.closest(RUN_ROW)) last(seenOrder(inBar()))?.focus();
+  });
+  root.addEventListener("keyup", () => (back = false));
+}
+
+const last = (list) => list[list.length - 1];

@@ -36,10 +36,18 @@ export function toggleClass(node, name, on) {
 
 const LARGE = 1e9;
 
+const SUPERSCRIPT = Object.fromEntries(Array.from("-0123456789", (digit, i) => [digit, Array.from("⁻⁰¹²³⁴⁵⁶⁷⁸⁹")[i]]));
+
+// A number as "1.52·10⁻⁵", which no line is broken in.
+export function scientific(value, digits) {
+  const [factor, power] = value.toExponential(digits).split("e");
+  return `${factor}·10${Array.from(power.replace("+", ""), (digit) => SUPERSCRIPT[digit]).join("")}`;
+}
+
 // A number with a fixed number of decimals; very large ones in scientific notation.
 export function fixed(value, digits) {
   if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
-  return Math.abs(value) < LARGE ? value.toFixed(digits) : value.toExponential(2);
+  return Math.abs(value) < LARGE ? value.toFixed(digits) : scientific(value, 2);
 }
 
 export function number(value, digits = 2) {
@@ -57,7 +65,7 @@ export function probability(value) {
 
 // Four decimals, enough to recompute a score; smaller numbers in scientific notation.
 export function exact(value) {
-  return value > 0 && value < 0.00005 ? value.toExponential(2) : number(value, 4);
+  return value > 0 && value < 0.00005 ? scientific(value, 2) : number(value, 4);
 }
 
 export function milliseconds(seconds) {
@@ -202,6 +210,12 @@ export const PRESENTING = "ax-hide-controls"; // class of the body
 
 export function presenting() {
   return document.body.classList.contains(PRESENTING);
+}
+
+export const EMBEDDED = "ax-embed"; // class of the body: only one panel is shown
+
+export function embedded() {
+  return document.body.classList.contains(EMBEDDED);
 }
 
 export function reducedMotion() {

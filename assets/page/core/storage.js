@@ -1,19 +1,25 @@
-// Settings that the browser stores: theme, language, position in the tour. Storage may be unavailable, for example in a frame.
+// Settings that the browser stores: theme, language, position in the tour; and what it stores for this tab only. Storage may be unavailable, for example
+// in a frame, or full.
 
 const PREFIX = "aded-";
 
-export function loadItem(name) {
+function load(store, name) {
   try {
-    return window.localStorage.getItem(PREFIX + name);
+    return window[store].getItem(PREFIX + name);
   } catch {
     return null;
   }
 }
 
-export function storeItem(name, value) {
+function write(store, name, value) {
   try {
-    window.localStorage.setItem(PREFIX + name, value);
+    window[store].setItem(PREFIX + name, value);
   } catch {
     return;
   }
 }
+
+export const loadItem = (name) => load("localStorage", name);
+export const storeItem = (name, value) => write("localStorage", name, value);
+export const loadOfTab = (name) => load("sessionStorage", name);
+export const storeOfTab = (name, value) => write("sessionStorage", name, value);

@@ -38,6 +38,7 @@ function entryOf({ name, title, at, ...offer }) {
 
 // How to get what cannot be saved now.
 function hintOf(at) {
+  if (!isThere(at)) return say("save.why.none"); // its card is not for this step or run
   const panel = at.closest("[role='tabpanel']");
   const section = at.closest("[data-section]");
   if (panel?.hidden) return say("save.why.tab", { name: say(`tab.${panel.dataset.panel}`) });

@@ -59,7 +59,18 @@ function drawn(name) {
 
 async function save(file, source) {
   const [name, format] = file.split(".");
-  download(file, await MAKERS[format](source, name));
+  download(fileName(file, source.race), await MAKERS[format](source, name));
+}
+
+const WHOLE = ["race.json", "race.html"];
+const LONGEST = 60; // characters of a file name
+
+// The name of a saved file; that of a whole race has its title, or the methods of a live race: "race-short-facts.json", "race-plain-aded.json".
+export function fileName(file, { title, runs }) {
+  if (!WHOLE.includes(file)) return file;
+  const words = title.replace(/^race\b-?|\.json$/gi, "") || runs.map(({ header }) => header.method).join("-");
+  const slug = words.toLowerCase().replace(/[^\p{L}\p{M}\p{N}]+/gu, "-").slice(0, LONGEST).replace(/^-|-$/g, "");
+  return file.replace("race", ["race", slug].filter(Boolean).join("-"));
 }
 
 // Saves the content of a file, whose name says its type.

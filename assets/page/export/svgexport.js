@@ -87,6 +87,7 @@ async function drawPart(root) {
 }
 
 function drawElement(element, sketch) {
+  if (element.hasAttribute("data-no-picture")) return []; // only of use on the page
   const style = getComputedStyle(element);
   const rects = [...element.getClientRects()].map((rect) => moved(rect, sketch.origin));
   if (style.visibility === "hidden" || style.clipPath !== "none" || !rects.length) return [];

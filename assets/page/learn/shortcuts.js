@@ -20,6 +20,7 @@ const ROWS = [
   [["←", "→"], "step"],
   [["Home", "End"], "ends"],
   [["←", "→", "PgUp", "PgDn"], "present"],
+  [["Esc"], "unpresent"],
   [["←", "→", "↑", "↓"], "tree"],
   [["Esc"], "root"],
   [["↑", "↓"], "table"],

@@ -1,7 +1,7 @@
 // How the tokens of a step were accepted, as text: by rejection sampling, by block verification, by typical acceptance, by one draw per node, or greedily.
 // Draws nothing.
 
-import { visible } from "../core/dom.js";
+import { scientific, visible } from "../core/dom.js";
 import { uniformAt } from "./random.js";
 import { possible, undraftedKind } from "./record.js";
 import { say, sentences } from "../core/words.js";
@@ -10,12 +10,12 @@ const LISTED = 6; // tokens of a residual distribution
 const RIVALS = 2; // tokens that a draw is compared with
 const TESTED = 5; // most probable children of a node that typical acceptance tested
 
-// Four significant digits; small numbers in scientific notation.
+// Four significant digits; numbers below a millionth in scientific notation.
 export function precise(value) {
   if (value === null || value === undefined) return "–";
   if (value === 0) return "0";
   if (!Number.isFinite(value)) return "∞";
-  return value < 0.0005 ? value.toExponential(3) : value.toPrecision(4);
+  return value < 1e-6 ? scientific(value, 3) : value.toPrecision(4);
 }
 
 // "block", "rejection", "typical", "draw" or "greedy"; "unrecorded" for a test of every child that a record of an older version lacks.
@@ -56,6 +56,16 @@ export function testText({ tree, block, path }, choice, node) {
   if (!trial) return say("why.untried");
   if (choice.typical) return say(`why.typical.${trial.typical ? tree.verdict[node] : "below"}`, { comparison: comparison(trial.p, !trial.typical, choice.typical.threshold) });
   return say(`why.rejection.${trial.accepted ? "accepted" : "rejected"}`, { comparison: comparison(trial.uniform, trial.accepted, trial.ratio), p: precise(trial.p), q: precise(trial.q) });
+}
+
+// Why a node was accepted or rejected, or that it is not verified yet; `step.exists`: the nodes of a moment of the search.
+export function reasonText(step, node) {
+  const { tree } = step;
+  if (step.exists) return say("why.before");
+  const parent = node ? visible(tree.texts[tree.parents[node]]) : "";
+  const choice = step.choices.find((one) => one.node === tree.parents[node]);
+  const chosen = choice ? say("quoted", { text: visible(choice.text) }) : say("why.another");
+  return testText(step, choice, node) || say(`why.${tree.reason[node]}`, { parent, chosen });
 }
 
 function prefixText({ tests }, path, node) {

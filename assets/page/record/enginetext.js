@@ -56,6 +56,7 @@ const PATTERNS = Object.entries({
   "uncaptured": ["steps of this model cannot be captured: they run one operation at a time"],
   "chains": ["this model verifies chains only: of a draft tree, its first path is verified"],
   "single": ["this model verifies one token (?:per|a) step: drafting is off"],
+  "processor": ["CPU, (\\d+) threads? \\(processor: (.+)\\)", "count", "processor"],
   "threads": ["(\\w+) \\(CPU, (\\d+) threads?\\)", "place", "count"],
   "rotary": ["the context is held to (\\d+) tokens, where this model's rotary embedding changes", "count"],
 }).map(([key, [pattern, ...names]]) => ({ key, names, pattern: new RegExp(`^${pattern}$`, "i") }));

@@ -1,6 +1,7 @@
 // Races that were on screen before, and how a link names a race. This tab keeps the last ones for the browser's Back button; of live races,
 // the browser stores the last ones, one that is running as far as it has come, and the server keeps those of all visitors for a while.
 
+import { loadOfTab, storeOfTab } from "../core/storage.js";
 import { stoppedLines } from "./record.js";
 
 const STORE = "aded-races"; // a cache of the browser
@@ -9,6 +10,7 @@ const ID_LENGTH = 16; // of a live race
 const WAIT = 4000; // milliseconds to wait for the server
 const MAX_RACES = 4; // of this tab
 const PARTIAL = "x-aded-partial"; // header of a stored race that had not ended
+const TAIL = "tail"; // in the storage of the tab, which is written at once
 const KEPT_IN = "x-aded-kept"; // header of a race that the server keeps
 const BETWEEN = 2000; // milliseconds between two copies of a running race, and
 const PER_MEGABYTE = 2000; // as many more for each megabyte, since a copy is written as a whole
@@ -43,19 +45,28 @@ export function createRaceHistory() {
 
 const addressOf = (id) => new URL(`races/${id}`, document.baseURI).href;
 
-// Returns a function that keeps a live race in the browser: now and then while it runs, and when it has ended; `partial`: whether it has only come so
-// far. `keep` stores it.
+// Keeps live races in the browser: {copy, leave}. `copy` does so now and then while a race runs, and when it has ended; `partial`: whether it has only
+// come so far. `leave` adds the steps of a running race since its last copy when the page is left. `keep` stores a copy.
 export function createKeeper(keep = keepRace, clock = () => performance.now()) {
   let latest = { id: null, at: 0 };
+  let copied = { id: null, length: 0 };
   let done = Promise.resolve();
   let pending = 0;
-  return ({ id, running }, lines, partial = running) => {
+  const copy = ({ id, running }, lines, partial = running) => {
     const due = id !== latest.id || clock() - latest.at > BETWEEN + (PER_MEGABYTE * lines.length) / 1e6;
     if (running && (pending || !due)) return;
     latest = { id, at: clock() };
     pending += 1;
-    done = done.then(() => keep(id, lines, partial)).then(() => (pending -= 1));
+    done = done.then(() => keep(id, lines, partial)).then(() => {
+      pending -= 1;
+      copied = { id, length: lines.length };
+    });
   };
+  const leave = ({ id, running }, lines) => {
+    const from = id === copied.id ? copied.length : 0;
+    if (running) storeOfTab(TAIL, JSON.stringify({ id, from, text: lines.slice(from) }));
+  };
+  return { copy, leave };
 }
 
 // Keeps the JSON lines of a race in the browser; a page without such a store, as in a sandboxed frame, keeps none. `partial`: it has not ended.
@@ -78,7 +89,15 @@ export async function findRace(id) {
   if (own && !own.partial) return { lines: own.lines, partial: null };
   const lines = await onServer(id);
   if (lines === null) return own && partOf(stoppedLines(own.lines));
-  return own && lines.includes('"finish_reason":"cancelled"') ? partOf(lines) : { lines, partial: null };
+  if (!own || !lines.includes('"finish_reason":"cancelled"')) return { lines, partial: null };
+  return [partOf(lines), partOf(stoppedLines(own.lines))].reduce((most, one) => (one.partial > most.partial ? one : most));
+}
+
+// The copy of a race with the steps that came after it and before the page was left.
+function withTail(id, lines) {
+  const tail = JSON.parse(loadOfTab(TAIL) ?? "{}");
+  const joined = tail.id === id && tail.from <= lines.length ? lines.slice(0, tail.from) + tail.text : "";
+  return joined.length > lines.length ? joined : lines;
 }
 
 const partOf = (lines) => ({ lines, partial: lines.split('\n{"t":"step"').length - 1 });
@@ -86,7 +105,9 @@ const partOf = (lines) => ({ lines, partial: lines.split('\n{"t":"step"').length
 async function inBrowser(id) {
   try {
     const found = await window.caches.match(addressOf(id));
-    return found ? { lines: await found.text(), partial: found.headers.has(PARTIAL) } : null;
+    const [lines, partial] = found ? [await found.text(), found.headers.has(PARTIAL)] : ["", true];
+    const whole = partial ? withTail(id, lines) : lines;
+    return whole ? { lines: whole, partial } : null;
   } catch {
     return null;
   }

@@ -1,6 +1,6 @@
 // The recorded races of the page: their texts are loaded when they are opened.
 
-import { cited } from "../core/dom.js";
+import { cited, embedded } from "../core/dom.js";
 import { emit, on } from "../core/events.js";
 import { pageFiles, textOf } from "../core/files.js";
 
@@ -28,7 +28,8 @@ export function createRecorded(show) {
   }
 
   function report(key, title, values = {}) {
-    if (pageFiles().races && title !== null) emit("linkErrors", [[key, { value: cited(title), ...values }]]);
+    const name = embedded() ? `${key}.embed` : key; // an embedded panel has no bar to choose another race in
+    if (pageFiles().races && title !== null) emit("linkErrors", [[name, { value: cited(title), ...values }]]);
   }
 
   return { open, cancel: () => wanted !== null && load(null), loading: () => wanted !== null };

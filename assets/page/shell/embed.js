@@ -1,6 +1,6 @@
 // Embedding: one panel at one step, for a frame in slides or articles, and the code of such a frame.
 
-import { el, setText } from "../core/dom.js";
+import { EMBEDDED, el, setText } from "../core/dom.js";
 import { emit, on } from "../core/events.js";
 import { onLanguage, say } from "../core/words.js";
 
@@ -15,7 +15,7 @@ export function isEmbedded({ pathname }, link) {
 // Hides all but the panel, and messages about the link (`note`); a link opens the whole page. `text` returns the link to the view on screen.
 export function createEmbedded(text, note) {
   const link = el("a", { class: "ax ax-embed-link", target: "_blank", rel: "noopener" });
-  document.body.classList.add("ax-embed");
+  document.body.classList.add(EMBEDDED);
   document.body.append(link);
   document.body.prepend(el("div", { class: "ax" }, note));
   const render = () => {

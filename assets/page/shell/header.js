@@ -19,7 +19,7 @@ import { localize, language, onLanguage, sayOr } from "../core/words.js";
 
 const REST = 400; // milliseconds without a change before the address is written
 const ANSWER = 4000; // milliseconds to wait for the server's answer to a link; pages without a server never get one
-const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.missing", "link.gone", "link.turn"], ["link.partial", "link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
+const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.race.embed", "link.missing", "link.missing.embed", "link.gone", "link.turn"], ["link.partial", "link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
 
 const LIVE = ["link.copied.run", "link.copied.running", "link.copied.memory", "link.copied.none"]; // messages about the link of a live race that was copied
 
@@ -49,8 +49,8 @@ export function mountHeader(element, props, watch, trigger) {
 
 function createAddress(props, watch, trigger, note) {
   const here = { link: readLink(window.location), view: null, first: null, settings: null, filled: null, opened: false, running: null, loading: false, waiting: false, following: 0, lesson: null, tool: null, timer: 0 };
-  // count: of opened links; awaits: until when an answer is expected; replaces: the next address replaces the current one; said: a message about the next view was shown.
-  const visit = { count: 0, awaits: 0, replaces: Boolean(window.location.hash), said: false };
+  // count: of opened links; awaits: until when an answer is expected; replaces: the next address replaces the current one, unless the race of the current one was `shown`; said: a message about the next view was shown.
+  const visit = { count: 0, awaits: 0, replaces: Boolean(window.location.hash), shown: false, said: false };
   const answer = () => ({ settings: {}, messages: [], ...JSON.parse(props.value || "{}") });
   const text = () => {
     const theme = document.body.classList.contains("dark") ? "dark" : "light";
@@ -114,7 +114,8 @@ function createAddress(props, watch, trigger, note) {
   function write() {
     visit.said = false;
     if (!here.view || here.waiting || here.loading || here.following || performance.now() < visit.awaits || untouched()) return;
-    const [next, adds] = [text(), !visit.replaces && addsHistory()];
+    const replaces = visit.replaces && !(visit.shown && otherRace(here.link, here.view));
+    const [next, adds] = [text(), !replaces && addsHistory()];
     visit.replaces = false;
     if (isEmbedded(window.location, here.link)) return;
     if (next !== window.location.href) window.history[adds ? "pushState" : "replaceState"](null, "", next);
@@ -140,6 +141,7 @@ function createAddress(props, watch, trigger, note) {
 
   on("view", ({ settings, ...view }) => {
     forget(view);
+    visit.shown ||= !otherRace(here.link, view);
     Object.assign(here, { view, settings }); // settings of the race on screen, not of the controls
     if (view.file && view.file === here.link.file) note.drop("link.file");
     if (here.waiting && here.running === null) leave();
@@ -168,7 +170,7 @@ function createAddress(props, watch, trigger, note) {
   });
   on("loading", (title) => {
     here.loading = title !== null;
-    if (here.loading) note.drop("link.missing");
+    if (here.loading) note.drop("link.missing", "link.missing.embed");
     later();
   });
   onLanguage(() => {
@@ -179,7 +181,7 @@ function createAddress(props, watch, trigger, note) {
     clearTimeout(here.timer);
     here.link = { ...readLink(window.location), hide: here.link.hide };
     here.waiting = here.running !== null && here.link.run !== here.running;
-    visit.replaces = !here.waiting;
+    Object.assign(visit, { replaces: !here.waiting, shown: false });
     if (here.waiting) note.set([["link.waits", {}]]);
     else open();
   });

@@ -11,7 +11,7 @@ import { turnNote } from "./link.js";
 export function createOpener(state, player, showTab) {
   const raceHistory = createRaceHistory();
   const recorded = createRecorded((text) => open(text));
-  const keepLive = createKeeper();
+  const keeper = createKeeper();
   let lines = ""; // the race on screen
   const ask = createLatest(); // a live race that is found after another race was asked for is not opened
 
@@ -21,7 +21,7 @@ export function createOpener(state, player, showTab) {
     lines = text;
     player.open(readLines(state.race, lines));
     if (state.race.id !== null) raceHistory.keep(state.race, lines);
-    if (state.race.source === "run" && (state.race.running || before)) keepLive(state.race, lines, state.race.running || !whole);
+    if (state.race.source === "run" && (state.race.running || before)) keeper.copy(state.race, lines, state.race.running || !whole);
     if (state.race.running !== before) emit("running", state.race.running ? state.race.id : null);
   }
 
@@ -84,6 +84,9 @@ export function createOpener(state, player, showTab) {
     });
     on("goto", ({ run, step }) => player.setRun(run, step));
     on("cut", end);
+    const leave = () => state.race.source === "run" && keeper.leave(state.race, lines);
+    window.addEventListener("pagehide", leave);
+    document.addEventListener("visibilitychange", leave); // a hidden page may be closed without another event
     watch("value", () => {
       cancel();
       open(props.value);

@@ -5,7 +5,7 @@ import { createStore } from "../core/store.js";
 import { cited, isDark, visible } from "../core/dom.js";
 import { emit, on } from "../core/events.js";
 import { localize } from "../core/words.js";
-import { keepMarkup, standalone } from "../export/standalone.js";
+import { keepMarkup, keepValue, standalone } from "../export/standalone.js";
 import { plotly } from "../plot/charts.js";
 import { raceIdOf } from "../record/racehistory.js";
 import { emptyRace, last, runName, stoppedLines } from "../record/record.js";
@@ -30,6 +30,12 @@ export function mountRace(element, props, watch, { cards, trigger = null, kept =
   const player = createPlayer(state, changed, (what, value) => emit("linkErrors", [[`link.view.${what}`, { value: cited(value), shown: shownInstead(state, what) }]]));
   const showTab = (tab) => TABS.includes(tab) && store.set({ tab });
   const opener = createOpener(state, player, showTab);
+
+  // The view that a page was saved with.
+  function openPlace({ tab, ...place }) {
+    showTab(tab);
+    player.show(place);
+  }
 
   // Groups of subscribers: "frame" with every frame, "quiet" and "slow" less often during playback; the last two need a step.
   function draw(group) {
@@ -61,6 +67,8 @@ export function mountRace(element, props, watch, { cards, trigger = null, kept =
   });
   emit("mounted", { ...page, trigger });
   opener.listen(props, watch);
+  keepValue("view", () => placeOf(state));
+  if (kept.view) openPlace(kept.view);
   plotly().then(
     (Plotly) => store.set({ Plotly }),
     ({ message }) => store.set({ chartError: message }),
@@ -98,6 +106,11 @@ function markView(root) {
     Object.assign(root.dataset, { running: String(running), grew: String(grown === id), covered: String(covered(state)) });
     root.setAttribute("aria-busy", String(state.replaced));
   };
+}
+
+// The view on screen, for a saved page.
+function placeOf({ race, run, step, node, bigram, tab }) {
+  return { method: runName(race.runs, run), step, node, bigram, tab };
 }
 
 // The view on screen, for the address; while it follows a race that runs, without a step.

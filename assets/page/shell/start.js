@@ -5,7 +5,7 @@ import { mountNotice } from "../controls/notice.js";
 import { mountNumber } from "../controls/number.js";
 import { mountPicker } from "../controls/picker.js";
 import { mountPrompt } from "../controls/prompt.js";
-import { adjustFields, fixDropdowns, keepRunFocus, wasChosen } from "../controls/widgets.js";
+import { adjustFields, fixDropdowns, keepRunFocus, tabAsSeen, wasChosen } from "../controls/widgets.js";
 import { cited, setText } from "../core/dom.js";
 import { emit, on } from "../core/events.js";
 import { takeFile } from "../core/files.js";
@@ -37,6 +37,7 @@ export function mountLiveRace(element, props, watch, trigger, { promptCharacters
   keepConnected();
   fixDropdowns(document);
   keepRunFocus(document.body);
+  tabAsSeen(document.body);
   adjustFields(document.body);
   mountPrompt(document.body, promptCharacters);
 }
