@@ -210,7 +210,7 @@ const WAYS = [[], ["ax-fresh"], ["ax-fresh", "ax-tight"]]; // classes of a step 
 
 // Scrolls the text box of the run, never the page: all of the step is in view if it fits, and a line before it.
 function keepInView(box, node) {
-  if (!node) return;
+  if (!node || !box.clientHeight) return;
   const line = parseFloat(getComputedStyle(box).lineHeight);
   const lines = Math.max(1, Math.floor(box.clientHeight / line + 0.2));
   toggleClass(box, "ax-one-line", lines === 1);
