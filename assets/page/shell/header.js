@@ -75,6 +75,7 @@ function createAddress(props, watch, trigger, note) {
     const kept = run && !here.opened && withServer() ? await findRace(run) : null;
     if (here.link !== link) return; // another one was opened meanwhile
     emit("openView", { ...viewOf(wanted), text: kept?.lines, again: here.opened });
+    visit.shown ||= kept !== null; // also if no run that drafts has a step yet, of which there is no view
     if (kept && kept.partial !== null) note.add([["link.partial", { count: kept.partial }], ...turnNote(viewOf(wanted))]);
     if (here.link.file && here.view?.file !== here.link.file) note.add([["link.file", { value: here.link.file, list: { say: "control.open" } }]]);
     if (run && run !== "1" && !here.opened && withServer() && kept === null) note.add([["link.gone", {}], ...turnNote(viewOf(wanted))]);
@@ -97,10 +98,13 @@ function createAddress(props, watch, trigger, note) {
     later();
   }
 
+  // Whether another race is on screen after that of the link.
+  const left = () => visit.shown && otherRace(here.link, here.view);
+
   // Until the user selects something, a short address stays as it was typed, and so does one that asks for a live race or a file.
   function untouched() {
     const pending = here.link.run || here.link.file;
-    return !here.lesson && !here.tool && (!window.location.hash || pending) && JSON.stringify(here.view) === JSON.stringify(here.first) && sameSettings(ownSettings(), here.link);
+    return !left() && !here.lesson && !here.tool && (!window.location.hash || pending) && JSON.stringify(here.view) === JSON.stringify(here.first) && sameSettings(ownSettings(), here.link);
   }
 
   // Another race, run, part of a lesson or tool, and the first change of all, adds a history entry; another step or node replaces it.
@@ -114,8 +118,7 @@ function createAddress(props, watch, trigger, note) {
   function write() {
     visit.said = false;
     if (!here.view || here.waiting || here.loading || here.following || performance.now() < visit.awaits || untouched()) return;
-    const replaces = visit.replaces && !(visit.shown && otherRace(here.link, here.view));
-    const [next, adds] = [text(), !replaces && addsHistory()];
+    const [next, adds] = [text(), (!visit.replaces || left()) && addsHistory()];
     visit.replaces = false;
     if (isEmbedded(window.location, here.link)) return;
     if (next !== window.location.href) window.history[adds ? "pushState" : "replaceState"](null, "", next);
