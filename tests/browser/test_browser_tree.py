@@ -39,14 +39,15 @@ def wide_race() -> trace.Race:
     return trace.Race([plain, replace(aded, steps=steps)])
 
 
-def touching(page: sync_api.Page) -> list[list[str]]:
-    """Pairs of labels of the tree that share more than a border."""
+def touching(page: sync_api.Page, most: float = 2) -> list[list[str]]:
+    """Pairs of labels of the tree whose boxes share more than a border of ``most`` pixels."""
     return page.locator(".ax-plot .textpoint text").evaluate_all(
-        """all => { const labels = all.filter(e => !'✓×'.includes(e.textContent));
+        """(all, most) => { const labels = all.filter(e => !'✓×'.includes(e.textContent));
         const boxes = labels.map(e => [e.textContent, e.getBoundingClientRect()]);
         const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
-            && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2;
-        return boxes.flatMap(([x, a], i) => boxes.slice(0, i).filter(([, b]) => over(a, b)).map(([y]) => [x, y])); }"""
+            && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > most;
+        return boxes.flatMap(([x, a], i) => boxes.slice(0, i).filter(([, b]) => over(a, b)).map(([y]) => [x, y])); }""",
+        most,
     )
 
 
@@ -435,28 +436,4 @@ def test_while_presenting_a_tree_of_many_rows_is_whole_and_has_its_labels(page: 
         drawn(page)
         assert part(page, "tree").evaluate("e => e.scrollHeight <= e.clientHeight && e.scrollWidth <= e.clientWidth")
         assert len(page.evaluate(TEXTS)) >= page.locator("[role='treeitem']").count() > 20
-        assert touching(page) == []
-
-
-VIEWED = """id => { const box = document.querySelector("[data-part='tree']").getBoundingClientRect();
-    const marks = [...document.querySelectorAll(".ax-plot .points path")].map(e => e.getBoundingClientRect());
-    const ring = document.querySelector(".ax-ring").getBoundingClientRect();
-    return [marks.reduce((a, b) => (b.top < a.top ? b : a)), ring].every(e => e.top >= box.top && e.bottom <= box.bottom); }"""
-"""Whether the first node of the list and the ring are in view."""
-
-
-def test_on_a_phone_a_new_step_shows_the_root_and_the_selected_node(page: sync_api.Page):
-    page.set_viewport_size({"width": 390, "height": 844})
-    choose_race(page, "Short facts")
-    sync_api.expect(part(page, "race-title")).to_have_text("Short facts")
-    tree = part(page, "tree")
-    tree.focus()
-    for _ in range(3):
-        for key in ("Escape", "ArrowRight", *["ArrowDown"] * 20):
-            page.keyboard.press(key)
-        drawn(page)
-        assert tree.evaluate("e => e.scrollTop > 0")
-        part(page, "previous").click()
-        drawn(page)
-        assert page.evaluate(VIEWED)
-        tree.focus()
+        assert touching(page, most=4) == [], "a box is higher than its letters"

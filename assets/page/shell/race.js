@@ -100,9 +100,11 @@ function shownInstead({ race, run: at, step, node, tab }, what) {
 // Marks the view as running, as grown while it was on screen, as covered, and as one that is about to be replaced, for the style sheet.
 function markView(root) {
   let grown = null; // the race that ran while it was on screen
+  on("running", (id) => {
+    grown = id ?? grown; // also of one that ends before the next frame
+  });
   return (state) => {
     const { id, running } = state.race;
-    if (running) grown = id;
     Object.assign(root.dataset, { running: String(running), grew: String(grown === id), covered: String(covered(state)) });
     root.setAttribute("aria-busy", String(state.replaced));
   };
