@@ -44,7 +44,7 @@ def overlap(one: Box, other: Box) -> bool:
 
 
 def select_run(page: sync_api.Page, method: str) -> None:
-    page.locator(f".ax-run-view[data-method='{method}'] .ax-look").click()
+    page.locator(f".ax-run-view[data-method='{method}'] .ax-look").first.click()
     drawn(page)
 
 
@@ -134,7 +134,7 @@ def test_while_presenting_a_message_about_the_race_covers_nothing(browser: sync_
         message = box_of(page.locator("#ax-notice .ax-notice"))
         for below in (part(page, "stage"), part(page, "runs"), page.locator(".ax-time > *").first, part(page, "strip")):
             assert not overlap(message, box_of(below))
-        assert box_of(part(page, "dock"))["bottom"] == dock["bottom"]
+        assert abs(box_of(part(page, "dock"))["bottom"] - dock["bottom"]) < 1
         assert box_of(part(page, "runs")) == runs
 
 
