@@ -208,13 +208,21 @@ function renderSteps(view, state, done) {
 
 const WAYS = [[], ["ax-fresh"], ["ax-fresh", "ax-tight"]]; // classes of a step that has more lines than its box: first it begins a line, then its rejected drafts are left out
 
-// Scrolls the text box of the run, never the page: all of the step is in view if it fits, and a line before it.
-function keepInView(box, node) {
-  if (!node || !box.clientHeight) return;
+// Scrolls the text box of the run, never the page: all of the step is in view if it fits, and a line before it; instead of a step that is
+// still hidden, the one before it.
+function keepInView(box, step) {
+  if (!step || !box.clientHeight) return;
+  const before = step.classList.contains("ax-later") ? step.previousElementSibling : null;
+  const node = before?.matches(".ax-step") ? before : step;
+  for (const other of box.querySelectorAll(".ax-fresh")) {
+    if (other === node) continue;
+    other.classList.remove(...WAYS[2]);
+    delete other.dataset.fitted;
+  }
   const line = parseFloat(getComputedStyle(box).lineHeight);
   const lines = Math.max(1, Math.floor(box.clientHeight / line + 0.2));
   toggleClass(box, "ax-one-line", lines === 1);
-  const key = () => [node.classList.contains("ax-now"), lines, box.clientWidth, box.scrollHeight].join();
+  const key = () => [lines, box.clientWidth, box.scrollHeight].join();
   if (node.dataset.fitted !== key()) {
     for (const way of WAYS) {
       for (const name of WAYS[2]) toggleClass(node, name, way.includes(name));
