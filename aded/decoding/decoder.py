@@ -168,7 +168,7 @@ class Decoder:
         """
         self.begin(prompt)
         try:
-            while (step := self.next_step()) is not None:
+            while self.running and (step := self.next_step()) is not None:  # closing it in another thread ends the text
                 yield step
         finally:
             self.close()
@@ -199,15 +199,17 @@ class Decoder:
             if self.running:
                 raise AdedError("this decode is running; close it before you begin it again")
             self._attach_drafter()
+            self._steps, self._waiting, self.prefill_seconds = [], [], 0.0
             self.finish_reason = None  # from here on it can be cancelled
             with self._closed_on_error():
                 session, ids = self._begin(prompt)
-        known = session.length
+                known = session.length
         chunks, seconds = session.prefill_chunks(ids[known:-1], self.drafter.needs.hidden_layers), 0.0
         while self.prefill_progress:
             with self.model.lock, self._closed_on_error():
                 if not self.running:  # closed while this thread waited for the lock
                     break
+                self.model.check_open()
                 started = time.perf_counter()
                 self._prefill(chunks, ids, known)
                 self.model.synchronize()
@@ -281,7 +283,6 @@ class Decoder:
         detokenizer = IncrementalDetokenizer(self.model.tokenizer, ids)
         self._stopping = StopChecker(detokenizer, self.model.eos_ids, self.settings.stop, max_new, limit_reason)
         self._recorder = Recorder(self.model, self.drafter, self.rule, self.record)
-        self._steps, self._waiting, self.prefill_seconds = [], [], 0.0
         self.budget = self._new_budget()
         capacity = len(ids) + max_new + self.model.padded_nodes(self.budget.cap)
         self._session = self._new_session(ids, capacity)
@@ -374,7 +375,7 @@ class Decoder:
         """
         self._require_begun()
         self.complete()
-        ids = self._tokens[self._prompt_length : self._length].tolist()
+        ids = [token for step in self._steps for token in step.emitted]  # without a step whose record failed
         text = "".join(piece for step in self._steps for piece in step.texts)
         return Trace(self.header, list(self._steps), self.prefill_seconds, text, ids, self.finish_reason, self.model.footprint)
 

@@ -46,7 +46,7 @@ class TargetSession:
         self._compacted_path: list[int] | None = None  # accepted path that the last step has already compacted
         self._last_kind: tuple[Rule, DrafterNeeds, bool, StepKind] | None = None
         self._prepared: tuple[StepKind, tuple[int, int, int], FixedStep] | None = None  # kind; nodes, cache's sizes; step
-        self.non_finite = False  # whether the cache may hold NaN or infinity, which masks do not hide
+        self._unsafe = False  # whether the cache may hold NaN or infinity, which masks do not hide: until a verdict is finite
 
     def _new_cache(self, capacity: int, needs: DrafterNeeds | None) -> Any:
         if self._plain:
@@ -61,13 +61,13 @@ class TargetSession:
         self._prepared = None
         if not isinstance(cache, KVCache):
             return
-        if self.non_finite:
+        if self._unsafe:
             cache.wipe()
         free_cache(self.target, cache)
 
     def take_cache(self) -> KVCache | None:
         """End the decode and hand over its cache; None, and the cache is freed, if no other decode can continue from it."""
-        if self._plain or self.non_finite or not self.cache.layers:
+        if self._plain or self._unsafe or not self.cache.layers:
             self.close()
             return None
         cache: KVCache = self.cache
@@ -96,6 +96,7 @@ class TargetSession:
         self, ids: Sequence[int], hidden_layers: tuple[int, ...] = ()
     ) -> Generator[int, None, torch.Tensor | None]:
         """Like ``prefill``, one forward pass per ``next``: yields the number of tokens so far after each one but the last."""
+        self._unsafe |= len(ids) > 0
         if self.target.pool is not None and not self.length and 0 < len(ids) <= PREFILL_TOKENS:
             own = self.target.pool.prefill(np.asarray(ids, dtype=np.int64), self.cache, hidden_layers)
             return None if own is None else own.clone()
@@ -192,14 +193,14 @@ class TargetSession:
             verdict = self._with_non_finite(verify(tree, output.logits, prefix, rule, self.target.pool.verdicts), output)
             return verdict, _with_reader_output(output, verdict, needs)
         verdict = read_verdict(result, tree, keys)
-        self.non_finite |= verdict.non_finite is not None
+        self._unsafe = verdict.non_finite is not None
         self._compacted_path = verdict.path
         return verdict, output
 
     def _with_non_finite(self, verdict: Verification, output: TreeOutput) -> Verification:
         """The verdict with the first node of its path whose logits are not finite."""
         node = first_non_finite(verdict.path, output.logits)
-        self.non_finite |= node is not None
+        self._unsafe = node is not None
         return replace(verdict, non_finite=node)
 
     def wipe(self) -> None:

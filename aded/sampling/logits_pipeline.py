@@ -9,6 +9,7 @@ import torch
 
 from aded.core.errors import AdedError, check_type, shown
 from aded.core.tree import DraftTree
+from aded.sampling import sampler
 from aded.sampling.rng import exponentials, key_of, signed, uniform
 from aded.sampling.settings import SamplingSettings, TypicalAcceptance
 
@@ -52,7 +53,7 @@ class Rule:
             if s.top_k:
                 self._warpers.append(g.TopKLogitsWarper(top_k=int(s.top_k)))
             if s.top_p < 1.0:
-                self._warpers.append(g.TopPLogitsWarper(top_p=float(s.top_p)))
+                self._warpers.append(lambda _, scores: sampler.nucleus(scores, float(s.top_p)))
             if s.min_p > 0.0:
                 self._warpers.append(g.MinPLogitsWarper(min_p=float(s.min_p)))
 

@@ -105,12 +105,29 @@ def distribution(logits: torch.Tensor, kind: SamplingOperations, values: torch.T
         last = (top_k.long() - 1).clamp(0, best.shape[-1] - 1)
         scores = scores.masked_fill(scores < best.index_select(-1, last[None]), -torch.inf)
     if kind.top_p:
-        ordered, order = scores.sort(-1)
-        drop = ordered.softmax(-1).cumsum(-1) <= (1 - top_p).float()
-        drop[:, -1] = False
-        scores = scores.masked_fill(torch.zeros_like(drop).scatter(-1, order, drop), -torch.inf)
+        scores = nucleus(scores, top_p)
     if kind.min_p:
         probabilities = scores.softmax(-1)
         minimum = min_p.float() * probabilities.amax(-1, keepdim=True)
         scores = scores.masked_fill(probabilities < minimum, -torch.inf)
     return scores.double().softmax(-1)
+
+
+def nucleus(scores: torch.Tensor, top_p: torch.Tensor | float) -> torch.Tensor:
+    """Scores after top-p (Holtzman et al., arXiv 1904.09751): -infinity outside the nucleus.
+
+    The nucleus also contains all scores that are equal to its smallest one: which of them a sort puts outside depends on the
+    device, and logits in half precision are often equal.
+
+    Args:
+        scores: float32 ``[n, vocab]``.
+        top_p: in (0, 1), float64 ``[]`` if it is a tensor.
+
+    Returns:
+        float32 ``[n, vocab]``.
+    """
+    ordered = scores.sort(-1).values
+    outside = ordered.softmax(-1).cumsum(-1) <= torch.as_tensor(1 - top_p).float()
+    outside[:, -1] = False
+    smallest = ordered.masked_fill(outside, torch.inf).amin(-1, keepdim=True)
+    return scores.masked_fill(scores < smallest, -torch.inf)

@@ -69,11 +69,8 @@ def verify(
     """Verify a chain with draft distributions. Arguments and result as in `aded.verification.verify.verify`."""
     inputs, settings = inputs_of(tree, len(prefix), rule.settings.seed), rule.settings
     if graphs is not None and not rule.needs_prefix:
-        drawn = tree.sampled_from
-        assert drawn is not None
-        accepted, token = graph_for(graphs, logits, drawn.distributions, len(tree), settings).run(
-            logits, drawn.distributions, inputs, settings
-        )
+        q = draft_distributions(tree)
+        accepted, token = graph_for(graphs, logits, q, len(tree), settings).run(logits, q, inputs, settings)
     else:
         tests = tests_of(*distributions(tree, logits, prefix, rule), inputs)
         accepted, token = int(tests.accepted), finite_choice(int(tests.token), tests.residual)
@@ -118,12 +115,19 @@ def distributions(
 
     Float64 ``[n + 1, vocab]`` and ``[n, vocab]``; arguments as in ``verify``.
     """
-    drawn, ids, chain = tree.sampled_from, [int(token) for token in prefix], tree.tokens[1:].tolist()
-    assert drawn is not None
-    assert drawn.block, "the drafter asks for block verification"
+    ids, chain = [int(token) for token in prefix], tree.tokens[1:].tolist()
+    assert tree.sampled_from is not None
+    assert tree.sampled_from.block, "the drafter asks for block verification"
     p = torch.stack([target_distribution(rule, logits[i], ids + chain[:i]) for i in range(len(chain) + 1)])
-    q = drawn.distributions[drawn.rows[1:].tolist()]
+    q = draft_distributions(tree)
     return p, torch.nn.functional.pad(q, (0, p.shape[1] - q.shape[1])).to(p.device)
+
+
+def draft_distributions(tree: DraftTree) -> torch.Tensor:
+    """The distribution that each drafted token was drawn from, float64 ``[n, vocab]``."""
+    assert tree.sampled_from is not None
+    q, rows = tree.sampled_from.distributions, tree.sampled_from.rows[1:]
+    return q if np.array_equal(rows, np.arange(len(q))) else q[rows.tolist()]  # type: ignore[no-any-return]
 
 
 def test_prefixes(
@@ -191,7 +195,7 @@ class BlockGraph:
         n = int(inputs.drafted)
         self._host_parameters[:] = sampler.parameters(settings)
         self._logits[: n + 1].copy_(logits)
-        self._q[:n, : q.shape[1]].copy_(q[:n])
+        self._q[:n, : q.shape[1]].copy_(q)
         self._host.tokens[:n], self._host.uniforms[:n], self._host.keys[: n + 1] = inputs.tokens, inputs.uniforms, inputs.keys
         self._host.drafted[...] = n
         self._replay()

@@ -52,7 +52,7 @@ def draft_key(seed: int, position: int, model: int = 0, parent: int = 0, trial: 
 def prepare(tree: DraftTree, vocab_size: int, dtype: torch.dtype, rule: Rule, graphs: Graphs) -> None:
     """Capture the graph that ``verify`` will use for a sampled draft, for logits ``[n, vocab_size]`` of ``dtype``."""
     assert tree.sampled_from is not None
-    q, width = tree.sampled_from.distributions, int(np.bincount(tree.parents[1:], minlength=1).max())
+    (q, _), width = _used_distributions(tree), int(np.bincount(tree.parents[1:], minlength=1).max())
     logits = q.new_empty(0, vocab_size, dtype=dtype)
     graph_for(graphs, logits, q, len(tree), width, rule.settings, tree.sampled_from.replacement)
 
@@ -73,6 +73,16 @@ def verify(
         if child is None:
             return Verification(path, token, draws)
         path.append(child)
+
+
+def _used_distributions(tree: DraftTree) -> tuple[torch.Tensor, np.ndarray]:
+    """The draft distributions, float64 ``[m, vocab]`` with ``m`` at most the number of nodes, and each node's row of them."""
+    drawn = tree.sampled_from
+    assert drawn is not None
+    if len(drawn.distributions) <= len(tree):
+        return drawn.distributions, drawn.rows
+    used, rows = np.unique(drawn.rows[1:], return_inverse=True)
+    return drawn.distributions[used.tolist()], np.concatenate([drawn.rows[:1], rows])
 
 
 class Trial(NamedTuple):
@@ -131,6 +141,7 @@ class _NodeVerifier:
         self._children: list[list[int]] = [[] for _ in range(len(tree))]
         for node in range(1, len(tree)):
             self._children[int(tree.parents[node])].append(node)
+        self._q, self._rows = _used_distributions(tree)
         self._results: list[tuple[int | None, int, float]] | None = None
         if graphs is not None and not rule.needs_prefix:
             self._results = self._verify_all(graphs)
@@ -165,13 +176,11 @@ class _NodeVerifier:
 
     def _tensors(self, path: list[int]) -> tuple[tuple[torch.Tensor, ...], NodeInputs]:
         """Arguments of ``accept_children`` for the last node of the path, with only its rows of q, and those on the host."""
-        drawn, inputs = self.tree.sampled_from, self._inputs(path[-1:])
-        assert drawn is not None
+        inputs = self._inputs(path[-1:])
         p = target_distribution(self.rule, self.logits[path[-1]], self.prefix + self.tree.tokens[path[1:]].tolist())
         used, rows = np.unique(inputs.rows, return_inverse=True)
         inputs = inputs._replace(rows=rows.reshape(inputs.rows.shape))
-        q = drawn.distributions[used.tolist()]
-        q = torch.nn.functional.pad(q, (0, len(p) - q.shape[1])).to(p.device)
+        q = torch.nn.functional.pad(self._q[used.tolist()], (0, len(p) - self._q.shape[1])).to(p.device)
         return (p[None], q, *(torch.from_numpy(array).to(p.device) for array in inputs)), inputs
 
     @property
@@ -182,23 +191,21 @@ class _NodeVerifier:
     @torch.inference_mode()
     def _verify_all(self, graphs: Graphs) -> list[tuple[int | None, int, float]]:
         """Rejection sampling at every node, by a captured graph."""
-        drawn, settings, inputs = self.tree.sampled_from, self.rule.settings, self._inputs(list(range(len(self.tree))))
-        assert drawn is not None
+        settings, inputs = self.rule.settings, self._inputs(list(range(len(self.tree))))
         nodes, width = inputs.tokens.shape
-        graph = graph_for(graphs, self.logits, drawn.distributions, nodes, width, settings, drawn.replacement)
-        results = graph.run(self.logits, drawn.distributions, inputs, settings).T.tolist()
+        graph = graph_for(graphs, self.logits, self._q, nodes, width, settings, self._replacement)
+        results = graph.run(self.logits, self._q, inputs, settings).T.tolist()
         return [self._result(node, node, inputs, rank, token) for node, (rank, token) in enumerate(results)]
 
     def _inputs(self, nodes: list[int]) -> NodeInputs:
         """Inputs of ``accept_children`` for ``nodes``."""
-        drawn, seed, width = self.tree.sampled_from, self.rule.settings.seed, max(len(self._children[node]) for node in nodes)
-        assert drawn is not None
+        seed, width = self.rule.settings.seed, max(len(self._children[node]) for node in nodes)
         tokens, rows = np.full((2, len(nodes), width), -1)
         uniforms, keys = np.ones((len(nodes), width)), np.empty(len(nodes), dtype=np.int64)
         for index, node in enumerate(nodes):
             position = len(self.prefix) + int(self.tree.depths[node])
             children, key = self._children[node], key_of(seed ^ ACCEPT_STREAM, position)
-            tokens[index, : len(children)], rows[index, : len(children)] = self.tree.tokens[children], drawn.rows[children]
+            tokens[index, : len(children)], rows[index, : len(children)] = self.tree.tokens[children], self._rows[children]
             uniforms[index, : len(children)] = [uniform(key, rank) for rank in range(len(children))]
             keys[index] = signed(key_of(seed, position))
         return NodeInputs(tokens, rows, uniforms, keys)

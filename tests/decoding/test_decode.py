@@ -471,6 +471,48 @@ def test_a_decode_that_is_cancelled_while_it_begins_has_no_step(monkeypatch):
         assert (decoder.run(PROMPT).finish_reason, len(decoder.trace.steps)) == ("cancelled", 0)
 
 
+def test_a_step_whose_record_fails_is_not_in_the_trace(monkeypatch):
+    decoder = Decoder(tiny_target("llama"), "plain", GenerationSettings(max_new_tokens=NEW))
+    steps = decoder.stream(PROMPT)
+    next(steps)
+
+    def fail(waiting):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(decoder._recorder, "complete", fail)
+    with pytest.raises(KeyboardInterrupt):
+        next(steps)
+    assert (len(decoder.trace.token_ids), len(decoder.trace.steps)) == (1, 1)
+    assert loads(dumps(decoder.trace)).lanes == [decoder.trace]
+
+
+def test_a_decode_has_no_trace_of_the_prompt_before_one_that_was_refused():
+    decoder = Decoder(tiny_target("llama"), "plain", GenerationSettings(max_new_tokens=2))
+    decoder.run(PROMPT)
+    with pytest.raises(AdedError, match="prompt"):
+        decoder.run([])
+    with pytest.raises(AdedError, match="no trace yet"):
+        decoder.trace  # noqa: B018
+
+
+def test_a_decode_that_is_closed_while_it_begins_ends_its_stream(monkeypatch):
+    decoder = Decoder(tiny_target("llama"), "plain", GenerationSettings(max_new_tokens=NEW))
+    start = decoder.drafter.start
+    monkeypatch.setattr(decoder.drafter, "start", lambda *arguments: (start(*arguments), decoder.close())[0])
+    assert list(decoder.stream(PROMPT)) == []
+    assert decoder.finish_reason == "cancelled"
+
+
+def test_a_model_that_is_closed_during_a_prefill_is_named(monkeypatch):
+    monkeypatch.setattr("aded.engine.session.PREFILL_CHUNK", 4)
+    target = tiny_target("llama")
+    parts = Decoder(target, "plain", GenerationSettings(max_new_tokens=NEW)).beginning(PROMPT)
+    next(parts)
+    target.close()
+    with pytest.raises(AdedError, match="has been closed; load it again"):
+        next(parts)
+
+
 def test_a_decode_that_is_cancelled_while_it_waits_for_the_model_ends_its_stream():
     target, waits = tiny_target("llama"), Event()
     decoder = Decoder(target, "plain", GenerationSettings(max_new_tokens=NEW))

@@ -57,7 +57,9 @@ def test_logits_of_eagle_equal_the_published_definition(name, target, tmp_path):
         network.draft(np.array([token]), np.array([depth - 1]))
         found.append(network.logits.clone())
     expected = definition.logits(features[:9], [*ids[1:].tolist(), *drafted])
-    assert torch.allclose(torch.cat(found), expected, atol=1e-4)
+    assert torch.allclose(torch.cat(found), expected, atol=2e-5 * float(expected.abs().max())), (
+        "rounding grows with the largest terms"
+    )
     best = expected[8].topk(10).indices
     assert children.tokens[0].tolist() == (best + tensors["d2t"][best] if "d2t" in tensors else best).tolist()
 

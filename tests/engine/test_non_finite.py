@@ -68,6 +68,18 @@ def test_a_run_ends_at_the_position_whose_logits_are_not_finite(fixed, drafts, s
     assert again.token_ids == alone(target, PROMPT, 40, Rule(generation.sampling)), "the next decode has a clean cache"
 
 
+def test_a_prompt_that_gives_nan_and_was_never_verified_leaves_a_clean_cache():
+    target, prompt = made(True), PROMPT[:2]
+    generation = GenerationSettings(max_new_tokens=8)
+    clean = target.model.get_input_embeddings().weight[PROMPT[3]].clone()
+    spoil(target, PROMPT[3])
+    decoder = Decoder(target, "plain", generation)
+    decoder.begin(PROMPT)
+    decoder.close()
+    spoil(target, PROMPT[3], clean)
+    assert Decoder(target, "plain", generation).run(prompt).token_ids == alone(target, prompt, 8)
+
+
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("verification", ["rejection", "block", "coupled"])
 def test_a_sampled_draft_does_not_hide_non_finite_logits(fixed, verification):

@@ -43,12 +43,12 @@ test("at temperature 0 the most probable token has all the probability", () => {
   near([...items.map(({ p }) => p), others], [1, 0, 0, 0, 0]);
 });
 
-test("top-k keeps ties, top-p the smallest set that reaches it, min-p a fraction of the highest", () => {
+test("top-k and top-p keep ties, top-p the smallest set that reaches it, min-p a fraction of the highest", () => {
   const kept = (settings) => of(settings).items.map(({ cut }) => cut);
   assert.deepEqual(kept({ top_k: 2 }), [null, null, "top-k", "top-k"]);
   assert.deepEqual(kept({ top_k: 3 }), [null, null, null, null]);
   assert.deepEqual(kept({ top_p: 0.69 }), [null, null, "top-p", "top-p"]);
-  assert.deepEqual(kept({ top_p: 0.71 }), [null, null, null, "top-p"]);
+  assert.deepEqual(kept({ top_p: 0.71 }), [null, null, null, null]);
   assert.deepEqual(kept({ top_p: 0.01 }), [null, "top-p", "top-p", "top-p"]);
   assert.deepEqual(kept({ min_p: 0.5 }), [null, null, "min-p", "min-p"]);
   near(of({ top_k: 2 }).items.map(({ p }) => p), [4 / 7, 3 / 7, 0, 0]);

@@ -218,3 +218,25 @@ def test_a_graph_of_fixed_size_gives_the_same_result(length):
         logits = torch.tensor(np.log(TARGET[[0, *chain]]), dtype=torch.float32)
         assert verify(chain_of(chain), logits, [0], rule, graphs) == verify(chain_of(chain), logits, [0], rule)
     assert len(graphs) == 1
+
+
+def test_distributions_may_be_in_any_order_and_more_than_needed():
+    """The captured step and the one without a graph take the row that each token was drawn from."""
+    rng, rows = np.random.default_rng(4), np.array([-1, 3, 1, 0])
+    accepted = set()
+    for seed in range(60):
+        chain = [drawn(rng, DRAFT, 0)]
+        while len(chain) < 3:
+            chain.append(drawn(rng, DRAFT, chain[-1]))
+        ordered = chain_of(chain)
+        table = torch.full((5, 3), 1 / 3, dtype=torch.float64)
+        table[rows[1:].tolist()] = ordered.sampled_from.distributions
+        other = DraftTree(ordered.tokens, ordered.parents, sampled_from=DraftDistributions(table, rows, block=True))
+        logits, rule = (
+            torch.tensor(np.log(TARGET[[0, *chain]]), dtype=torch.float32),
+            Rule(SamplingSettings(temperature=1.0, seed=seed)),
+        )
+        verdict = verify(ordered, logits, [0], rule)
+        assert verify(other, logits, [0], rule, {}) == verify(other, logits, [0], rule) == verdict
+        accepted.add(len(verdict.path))
+    assert len(accepted) > 2

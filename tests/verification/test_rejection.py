@@ -237,3 +237,17 @@ def test_trials_of_a_path_give_its_verdicts_and_the_last_token(replacement, more
             assert [one.uniform for one in accepted] == found.draws[i : i + len(accepted)]
         assert sample(residual, key_of(seed, 2 + i)) == found.next_token
     assert rejected > 20
+
+
+def test_a_draft_may_come_with_more_distributions_than_nodes():
+    tree = sampled_tree(3, True)
+    drawn = tree.sampled_from
+    table = torch.full((700, drawn.distributions.shape[1]), 1 / drawn.distributions.shape[1], dtype=torch.float64)
+    rows = np.where(drawn.rows < 0, -1, 690 - 2 * drawn.rows)
+    table[(690 - 2 * np.arange(len(drawn.distributions))).tolist()] = drawn.distributions
+    other = DraftTree(tree.tokens, tree.parents, sampled_from=DraftDistributions(table, rows, drawn.replacement))
+    logits = torch.tensor(np.random.default_rng(2).normal(0, 1.0, (len(tree), VOCAB)), dtype=torch.float32)
+    for seed in range(40):
+        rule = Rule(SamplingSettings(temperature=0.9, seed=seed))
+        expected = verify(tree, logits, [3, 1], rule)
+        assert verify(other, logits, [3, 1], rule) == verify(other, logits, [3, 1], rule, {}) == expected

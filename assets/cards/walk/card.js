@@ -1,7 +1,7 @@
 // The verification walk: every node at which the target chose a token, or every child that was tried.
 
 import { candidatesOf, drawText, precise, prefixTests, testsOf, verificationKind } from "../../page/record/acceptance.js";
-import { el, probability, setText } from "../../page/core/dom.js";
+import { el, exact, setText } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
 import { last, namesOfStep, possible, undraftedKind } from "../../page/record/record.js";
@@ -157,7 +157,7 @@ function walkRow(step, choice, i, names) {
     chosen,
     el("td", { class: "ax-num", text: precise(choice.probability) }),
     el("td", {}, choiceVerdict(step, i, "walk")),
-    el("td", { class: "ax-dim ax-next", text: others.map(({ token, p }) => `${names.get(token)} ${probability(p)}`).join("  ") }),
+    el("td", { class: "ax-dim ax-next", text: others.map(({ token, p }) => `${names.get(token)} ${exact(p)}`).join("  ") }),
   );
 }
 

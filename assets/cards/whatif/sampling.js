@@ -94,9 +94,9 @@ function exclude(made, name, excluded, all) {
   if (all) made.most = 0;
 }
 
-// A token is excluded if those before it reach top-p. Where this depends on the others, the token is counted among them.
+// A token is excluded if the more probable ones reach top-p. Where this depends on the others, the token is counted among them.
 function applyTopP(made, limit) {
-  const sums = made.weights.map((_, i) => keptWeight(made, Math.min(i, made.ranked)));
+  const sums = made.weights.map((weight) => keptWeight(made, Math.min(made.weights.indexOf(weight), made.ranked)));
   const [least, most] = [made.least, made.most].map((others) => limit * (keptWeight(made) + others));
   const name = (i) => (i === 0 || sums[i] < least ? null : sums[i] < most ? "perhaps" : "top-p");
   const all = keptWeight(made, made.ranked) >= most;
