@@ -346,6 +346,14 @@ def test_a_session_keeps_what_was_learned_and_the_kv_cache(client: openai.OpenAI
     assert (engine.drafters[-1], engine.caches[-1]) == (None, None)
 
 
+def test_what_was_learned_on_a_model_is_not_used_on_another(client: openai.OpenAI, service: Service):
+    for model in ("default", "second:prompt-lookup", "default", "second", "second"):
+        keep = {"prompt_cache_key": "models", "extra_body": {"keep": True}}
+        client.chat.completions.create(**{**CHAT, "model": model}, **keep)
+    _, _, again, other, last = service.engine.drafters[-5:]
+    assert (again.known, other.known, last.known) == (None, None, other)
+
+
 def test_a_later_turn_has_the_tokens_of_the_session_of_this_model(client: openai.OpenAI, service: Service):
     client.chat.completions.create(**CHAT, prompt_cache_key="tokens")
     client.chat.completions.create(**CHAT, prompt_cache_key="tokens")

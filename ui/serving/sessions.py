@@ -39,7 +39,7 @@ class Session:
 
     Attributes:
         key: identifies the session.
-        memories: what its methods have learned, by method name.
+        memories: what its methods have learned, by method name; with calls of the API, on the model of ``ids``.
         prefix_cache: the KV cache of its last decode (``aded.engine.prefix_cache``); None if none is kept.
         ids: the model of that decode, by its spec, and its token ids, prompt and answer (see ``aded.core.chat.Chat``).
         conversation: its latest race on the page, which can be continued (``ui.race.conversation``); None if there is none.
