@@ -250,6 +250,25 @@ def test_forgetting_also_deletes_what_drafters_learned_in_the_conversation():
     service.close()
 
 
+def test_what_is_forgotten_while_a_turn_is_written_stays_forgotten():
+    engine = GatedEngine()
+    engine.free = 1
+    service = fake_service(engine)
+    session = service.sessions.get("a")
+
+    def forget(update: Update) -> None:
+        if update.view and not engine.gate.is_set():
+            session.forget()
+            engine.gate.set()
+
+    update = updates(service, when=forget)[-1]
+    assert "Deleted. The next prompt starts without session counts." in words(update)
+    update = go_on(service, update, "more")
+    assert runs_of(update)[1]["earlier_prompts"] == 0
+    assert session.conversation.runs[1].memory.prompts == 1
+    service.close()
+
+
 def freed_caches(engine: FakeEngine) -> list[Any]:
     """The prefix caches of an engine that are freed from now on, in their order."""
     freed, make = list[Any](), engine.prefix_cache
