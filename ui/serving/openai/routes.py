@@ -58,7 +58,8 @@ class Models:
         if not await _is(scope, send, "GET", "HEAD"):
             return
         service, name = self._service, scope["path_params"].get("name")
-        rows = [_model(each) for each in model_names(service.models, api.unavailable_methods(service))]
+        unavailable = await anyio.to_thread.run_sync(api.unavailable_methods, service)  # reads the artifacts of all methods
+        rows = [_model(each) for each in model_names(service.models, unavailable)]
         if name is None:
             await asgi.answer(send, 200, JSON, json.dumps({"object": "list", "data": rows}).encode())
         elif found := [row for row in rows if row["id"] == name]:
