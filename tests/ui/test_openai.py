@@ -174,6 +174,7 @@ WEATHER = {"type": "function", "function": {"name": "weather"}}
         ({"budget": "lots"}, 400, "budget", "draft budget is 'lots'"),
         ({"max_tokens": 0}, 400, "max_tokens", "max_tokens is out of range; give a number from 1 to 100000"),
         ({"max_tokens": "9"}, 400, "max_tokens", "max_tokens is not a number; give a whole number"),
+        ({"max_completion_tokens": 9, "max_tokens": 8}, 400, "max_tokens", "max_completion_tokens and max_tokens differ"),
         ({"temperature": 3}, 400, "temperature", "temperature is out of range; give a number from 0 to 2"),
         ({"seed": -1}, 400, "seed", "seed is out of range"),
         ({"stop": ["x"] * 17}, 400, "stop", "give a string or at most 16"),
