@@ -368,6 +368,16 @@ def test_a_race_that_has_used_its_time_is_ended_with_a_message_and_keeps_what_wa
     assert [memory.prompts for memory in session.memories.values()] == [1]
 
 
+def test_the_api_states_the_time_limit_on_the_gpu(on_zero: Any, monkeypatch: pytest.MonkeyPatch):
+    seconds = count()
+    monkeypatch.setattr(worker, "MAX_SECONDS", 15)
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    body = {"model": "default", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 32}
+    with serving(on_zero()) as address:
+        answer = http.post(f"{address}/v1/chat/completions", json=body).json()
+    assert answer["notices"] == ["the request reached its limit of 15 s of model time"]
+
+
 QUOTA = "ZeroGPU quota exceeded"
 CLIENT = "ZeroGPU client error"
 ERRORS = [

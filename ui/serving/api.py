@@ -182,6 +182,9 @@ def decode(
     if started and session is not None:
         keep_learned(memories, [state for state, decoder in zip(states, decoders) if state and engine.learns(decoder)], form)
         session.memories, session.ids = memories, (holder.spec, (*runs[0].header.prompt_tokens, *runs[0].token_ids))
+    if control.reason == "seconds":
+        seconds = control.seconds or limits.run_seconds
+        notices = [*notices, f"the request reached its limit of {seconds:g} s of model time"]
     reused = {"cached_tokens": prefix_cache.reused} if prefix_cache else {}
     yield answer(control.reason or "done", {**progress(runs), **result(runs), **reused}, notices=notices)
 
