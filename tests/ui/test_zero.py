@@ -304,6 +304,23 @@ def test_a_session_that_waits_for_a_gpu_does_not_block_the_others(on_zero: Any, 
     assert words(found[0][-1]).startswith("Done in")
 
 
+def test_waiting_for_a_gpu_is_no_model_time(on_zero: Any, spaces: Spaces):
+    now, free = [0.0], threading.Event()
+
+    def clock() -> float:
+        now[0] += not free.is_set()
+        return now[0]
+
+    def schedule(seconds: float) -> None:
+        until(lambda: now[0] > 100)
+        free.set()
+
+    spaces.schedule = schedule
+    service = on_zero(run_seconds=20)
+    service.scheduler._clock = clock
+    assert words(updates(service)[-1]).startswith("Done in")
+
+
 @pytest.mark.parametrize("while_writing", [False, True])
 def test_a_killed_worker_fails_its_race_with_a_message_and_the_next_race_works(on_zero: Any, spaces: Spaces, while_writing: bool):
     engine = CountedEngine(steps=3)
