@@ -237,14 +237,8 @@ def serve(options: argparse.Namespace, port: int) -> None:
     service = Service(models, limits, engine, races)
     open_browser = not options.no_browser and on_desktop()
     root = options.root_path.rstrip("/")
-    compiling = compile_ahead.start()
-    try:
-        server.serve(
-            service, server.Address(host_of(options), port, frames_of(options), options.embed == "on", open_browser, root)
-        )
-    finally:
-        if compiling is not None:
-            compiling.kill()
+    _compiling = compile_ahead.start()  # until it is done or this process ends
+    server.serve(service, server.Address(host_of(options), port, frames_of(options), options.embed == "on", open_browser, root))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

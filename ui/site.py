@@ -26,6 +26,8 @@ MARK = "aded-explorer-site"
 """Generator name in the page: a folder with such a page may be overwritten."""
 PANELS = ("header", "site", "race")
 PLOTLY, LESSONS, RESULTS, FOLDERS = "plotly.js", "lessons.js", "results.js", ("traces", "languages", "lessons")
+SCRIPTS = ("AdedExplorer.takeFile(", "((modules) => {")
+"""How the scripts of a site begin: others are not overwritten."""
 POLICY = (
     "default-src 'none'; script-src 'self' file: 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "connect-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -135,17 +137,33 @@ def _claim(out: Path) -> None:
     page = out / "index.html"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        expected = {*FOLDERS, PLOTLY, LESSONS, RESULTS, "README.md"}
-        if page.exists() and MARK in page.read_text("utf-8", "replace")[:4096]:
-            expected.add(page.name)
-        if any(entry.name not in expected for entry in out.iterdir()):
-            raise AdedError(f"{out} contains other files; give --out a new or empty folder")
+        site = page.is_file() and MARK in _begin(page)
+        scripts = [script for folder in FOLDERS for script in (out / folder).glob("*.js")]
+        for entry in [*out.iterdir(), *scripts]:
+            if not _is_own(entry, site):
+                name = entry.relative_to(out)
+                raise AdedError(f"{out} contains other files, such as {name}; give --out a new or empty folder")
         for folder in FOLDERS:
             (out / folder).mkdir(exist_ok=True)
-            for old in (out / folder).glob("*.js"):
-                old.unlink()
+        for script in scripts:
+            script.unlink()
     except OSError as error:
         raise AdedError(f"cannot write to {out}: {error.strerror}; give another --out") from None
+
+
+def _is_own(entry: Path, site: bool) -> bool:
+    """Whether an export has written this file or folder; ``site``: the page beside it is one of an export."""
+    if entry.is_dir():
+        return entry.name in FOLDERS
+    if entry.suffix == ".js":
+        return _begin(entry).startswith(SCRIPTS)
+    return entry.name in ("index.html", "README.md") if site else entry.name == "README.md" and _begin(entry) == README
+
+
+def _begin(file: Path) -> str:
+    """The first characters of a file."""
+    with file.open(encoding="utf-8", errors="replace") as text:
+        return text.read(4096)
 
 
 def _slug(title: str) -> str:

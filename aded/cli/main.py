@@ -409,7 +409,11 @@ def _replay(options: argparse.Namespace) -> None:
     only = options.run_number
     if only is not None and not 1 <= only <= len(race.lanes):
         raise AdedError(f"there is no run {only}; {options.file} has {len(race.lanes)}, counted from 1")
-    for one in race.lanes if only is None else [race.lanes[only - 1]]:
+    chosen = dict(enumerate(race.lanes, 1)) if only is None else {only: race.lanes[only - 1]}
+    for number, one in chosen.items():  # all, before one is printed
+        if options.step is not None and not 1 <= options.step <= len(one.steps):
+            raise AdedError(f"there is no step {options.step}; run {number} has {len(one.steps)}, counted from 1")
+    for one in chosen.values():
         terminal.replay(one, options.step, options.pause, terminal.use_color(options.color))
 
 

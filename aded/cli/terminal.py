@@ -9,7 +9,6 @@ from typing import TextIO
 
 from tqdm import tqdm
 
-from aded.core.errors import AdedError
 from aded.core.trace import Step, Trace
 
 DRAFT, TARGET, FAINT, BOLD, OFF = "\033[34;4m", "\033[32m", "\033[2m", "\033[1m", "\033[0m"
@@ -119,12 +118,7 @@ def replay(trace: Trace, only: int | None, pause: bool, color: bool) -> None:
         only: number of the only step to print, counted from 1, with its whole tree; None: all steps.
         pause: wait for Enter after each step.
         color: print escape sequences for colour.
-
-    Raises:
-        AdedError: there is no step ``only``.
     """
-    if only is not None and not 1 <= only <= len(trace.steps):
-        raise AdedError(f"there is no step {only}; the trace has {len(trace.steps)} steps, counted from 1")
     head = trace.header
     print(_paint(one_line(f"{head.label} on {head.model}, {head.device}, {head.dtype}, seed {head.seed}"), BOLD, color))
     for step in trace.steps if only is None else [trace.steps[only - 1]]:

@@ -15,7 +15,7 @@ import aded
 from aded.core.errors import AdedError
 from aded.core.paths import DEFAULT_PLACE, artifact_folder
 from aded.core.trace import write_atomically
-from aded.core.validation import check_folder, check_outputs, check_readable
+from aded.core.validation import check_folder, check_outputs, check_readable, refuse_ignored
 
 if TYPE_CHECKING:
     from aded.engine.loading.weights import Progress
@@ -181,7 +181,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--learning-rate", type=float, default=RATE, metavar="X", help=f"peak learning rate (default: {RATE})")
     parser.add_argument("--save-every", type=int, default=100, metavar="N", help="steps between checkpoints (default: 100)")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -297,6 +297,8 @@ def _check(options: argparse.Namespace) -> None:
     for name, (low, high) in bounds.items():
         if not low <= getattr(options, name) <= high:
             raise AdedError(f"--{name.replace('_', '-')} is {getattr(options, name)}; give a number from {low} to {high}")
+    if SELF not in options.corpus:
+        refuse_ignored(options, ["self_written"], "goes with --corpus self")
     if not 0 < options.share <= 1:
         raise AdedError(f"--share is {options.share}; give a number above 0 and at most 1")
     if options.kind == "medusa" and options.length < options.heads + 2:

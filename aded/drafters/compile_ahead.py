@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -23,7 +24,8 @@ def start() -> subprocess.Popen[bytes] | None:
     """Start compiling in a separate process. A process that calls the search before that is done compiles it itself.
 
     Returns:
-        The process; None if the cache is complete, no cache folder is writable, or the process cannot be started.
+        The process, which ends early if it is killed or deleted, or if this process ends; None if the cache is complete, no cache
+        folder is writable, or the process cannot be started.
     """
     folder = code_folder()
     if folder is None or (folder / DONE).exists():
@@ -32,7 +34,8 @@ def start() -> subprocess.Popen[bytes] | None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     quiet = subprocess.DEVNULL
     with suppress(OSError):
-        return subprocess.Popen([sys.executable, "-m", __name__], env=environment, stdin=quiet, stdout=quiet, stderr=quiet)
+        command = [sys.executable, "-m", __name__]
+        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)
     return None
 
 
@@ -59,6 +62,7 @@ def meanwhile(progress: Callable[[str], None]) -> Iterator[None]:
 
 def main() -> None:
     """Compile all functions that ADED's drafts use, and mark the cache folder as complete."""
+    threading.Thread(target=_end_with_input, daemon=True).start()
     from aded.core import tree
     from aded.drafters.budget import tree_budget
     from aded.drafters.methods.aded import AdedDrafter
@@ -69,6 +73,12 @@ def main() -> None:
     folder = code_folder()
     if folder is not None:
         (folder / DONE).touch()
+
+
+def _end_with_input() -> None:
+    """End this process when the one that holds the other end of its input has ended, by whatever signal."""
+    os.read(0, 1)
+    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,10 @@ Missing = Callable[["TargetModel"], "str | None"]
 """Why a method cannot run on a target: a sentence that ends with the command to make the missing artifact; None if it can."""
 
 
+def _all_but_keep(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name != "keep"}
+
+
 @dataclass(frozen=True)
 class Method:
     """A row of the registry: a drafting method.
@@ -42,7 +46,7 @@ class Method:
             ``vocab_size``, ``spec`` and, if there is one, ``config``.
         sources: options that replace the default artifact; ``missing`` is not called if one of them is given.
         values: checks option values without a target.
-        state_settings: the settings that must be equal for a drafter to load what another one has learned; default: all options.
+        state_settings: what must be equal for a drafter to load what another one has learned; default: all options but ``keep``.
     """
 
     name: str
@@ -53,7 +57,7 @@ class Method:
     options: tuple[str, ...] = ()
     missing: Missing | None = None
     sources: tuple[str, ...] = ()
-    state_settings: StateSettings = dict
+    state_settings: StateSettings = _all_but_keep
     values: Check = dict
 
     def unavailable(self, model: TargetModel) -> str | None:

@@ -125,6 +125,14 @@ def test_a_trace_is_written_and_replayed(tiny, capsys, tmp_path):
         assert "counted from 1" in capsys.readouterr().err
 
 
+def test_a_step_that_one_run_of_a_race_does_not_have_is_refused_before_a_run_is_printed(capsys, tmp_path):
+    race = make_race()
+    trace.save(race, tmp_path / "race.json")
+    plain, aded = (len(one.steps) for one in race.lanes)
+    assert run("replay", str(tmp_path / "race.json"), "--step", str(plain)) == 2
+    assert capsys.readouterr() == ("", f"error: there is no step {plain}; run 2 has {aded}, counted from 1\n")
+
+
 def test_methods_are_listed(capsys):
     assert run("methods", "--json") == 0
     assert [m["name"] for m in json.loads(capsys.readouterr().out)][:3] == ["plain", "aded", "prompt-lookup"]

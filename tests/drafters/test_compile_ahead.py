@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from waiting import HANG
 
 from aded.core.compilation.code_folder import code_folder
 from aded.core.errors import AdedError
@@ -52,6 +53,14 @@ def test_an_error_meanwhile_ends_the_process(started):
         raise AdedError("no such model")
     assert started[0].killed
     assert started[0].waited
+
+
+def test_the_process_ends_with_the_one_that_started_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    process = compile_ahead.start()
+    process.stdin.close()  # as at the end of this process, whatever ends it
+    assert process.wait(HANG) == 1
+    assert not (code_folder() / compile_ahead.DONE).exists()
 
 
 def test_without_a_folder_or_a_process_nothing_is_compiled_ahead(started, monkeypatch):

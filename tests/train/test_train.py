@@ -477,6 +477,7 @@ def test_files_are_read_before_the_model_writes(text, tmp_path, monkeypatch):
         (["--learning-rate", "2"], "the learning rate is 2"),
         (["--save-every", "0"], "save-every is 0"),
         (["--decay", "0"], "--heads 1"),
+        (["--self-written", "9"], "--self-written goes with --corpus self; leave it out"),
         (["--corpus", "self", "nowhere.npy"], "cannot read nowhere.npy"),
         (["--held-out", "nowhere.jsonl"], "cannot read nowhere.jsonl"),
     ],

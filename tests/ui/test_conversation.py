@@ -15,6 +15,7 @@ from waiting import until
 
 from aded.core.chat import Chat, Turn
 from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.drafters.registry import METHODS
 from aded.engine.target_model import TargetModel
 from ui.race.conversation import next_turn
 from ui.race.engine import Engine
@@ -165,9 +166,10 @@ def test_each_run_continues_its_own_answer():
     service.close()
 
 
-def test_a_drafter_keeps_what_it_has_learned_from_turn_to_turn():
+@pytest.mark.parametrize("method", [name for name, row in METHODS.items() if "keep" in row.options])
+def test_a_drafter_keeps_what_it_has_learned_from_turn_to_turn(method: str):
     service = fake_service()
-    update = updates(service)[-1]
+    update = updates(service, form(methods=("plain", method)))[-1]
     first = service.sessions.get("a").conversation.runs[1].memory.drafter
     assert [run["earlier_prompts"] for run in runs_of(update)] == [None, None]
     for count in (1, 2):
@@ -245,6 +247,25 @@ def test_forgetting_also_deletes_what_drafters_learned_in_the_conversation():
     second = go_on(service, first, "more")
     assert "deleted" not in words(second)
     assert [run["earlier_prompts"] for run in runs_of(second)] == [None, 0]
+    service.close()
+
+
+def test_what_is_forgotten_while_a_turn_is_written_stays_forgotten():
+    engine = GatedEngine()
+    engine.free = 1
+    service = fake_service(engine)
+    session = service.sessions.get("a")
+
+    def forget(update: Update) -> None:
+        if update.view and not engine.gate.is_set():
+            session.forget()
+            engine.gate.set()
+
+    update = updates(service, when=forget)[-1]
+    assert "Deleted. The next prompt starts without session counts." in words(update)
+    update = go_on(service, update, "more")
+    assert runs_of(update)[1]["earlier_prompts"] == 0
+    assert session.conversation.runs[1].memory.prompts == 1
     service.close()
 
 

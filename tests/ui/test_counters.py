@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from conftest import ROOT
 from serving_fakes import fake_service
 
 from aded.core.errors import AdedError
@@ -65,6 +68,8 @@ def test_the_text_is_in_prometheus_format():
     assert {"aded_runs", "aded_tokens", "aded_refusals", "aded_first_token_seconds", "aded_turn_wait_seconds"} <= names
     assert {"aded_queue_length", "aded_running", "aded_sessions", "aded_memories", "aded_device_memory_bytes"} <= names
     assert "process_resident_memory_bytes" in names
+    document = (ROOT / "docs" / "api.md").read_text("utf-8")
+    assert [name for name in names if re.match("aded_(?!.*_created$)", name) and name not in document] == []
     service.close()
 
 

@@ -174,6 +174,7 @@ WEATHER = {"type": "function", "function": {"name": "weather"}}
         ({"budget": "lots"}, 400, "budget", "draft budget is 'lots'"),
         ({"max_tokens": 0}, 400, "max_tokens", "max_tokens is out of range; give a number from 1 to 100000"),
         ({"max_tokens": "9"}, 400, "max_tokens", "max_tokens is not a number; give a whole number"),
+        ({"max_completion_tokens": 9, "max_tokens": 8}, 400, "max_tokens", "max_completion_tokens and max_tokens differ"),
         ({"temperature": 3}, 400, "temperature", "temperature is out of range; give a number from 0 to 2"),
         ({"seed": -1}, 400, "seed", "seed is out of range"),
         ({"stop": ["x"] * 17}, 400, "stop", "give a string or at most 16"),
@@ -344,6 +345,14 @@ def test_a_session_keeps_what_was_learned_and_the_kv_cache(client: openai.OpenAI
     assert engine.drafters[-1] is None, "what was learned is kept only if it is asked for"
     client.chat.completions.create(**CHAT, user="ours")
     assert (engine.drafters[-1], engine.caches[-1]) == (None, None)
+
+
+def test_what_was_learned_on_a_model_is_not_used_on_another(client: openai.OpenAI, service: Service):
+    for model in ("default", "second:prompt-lookup", "default", "second", "second"):
+        keep = {"prompt_cache_key": "models", "extra_body": {"keep": True}}
+        client.chat.completions.create(**{**CHAT, "model": model}, **keep)
+    _, _, again, other, last = service.engine.drafters[-5:]
+    assert (again.known, other.known, last.known) == (None, None, other)
 
 
 def test_a_later_turn_has_the_tokens_of_the_session_of_this_model(client: openai.OpenAI, service: Service):

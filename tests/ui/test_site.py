@@ -75,6 +75,16 @@ def test_a_site_is_overwritten_and_other_folders_are_not(tmp_path: Path) -> None
         site.export(tmp_path / "01-one.json" / "below", [tmp_path / "01-one.json"])
 
 
+@pytest.mark.parametrize("file", ["README.md", "lessons.js", "lessons/mine.js", "traces/01-one.js"])
+def test_files_of_others_are_kept_whatever_their_names_are(tmp_path: Path, file: str) -> None:
+    trace.save(make_race(["a", "b"]), tmp_path / "01-one.json")
+    (tmp_path / "mine" / file).parent.mkdir(parents=True)
+    (tmp_path / "mine" / file).write_text("mine")
+    with pytest.raises(AdedError, match=f"contains other files, such as {file}; give --out"):
+        site.export(tmp_path / "mine", [tmp_path / "01-one.json"])
+    assert (tmp_path / "mine" / file).read_text() == "mine"
+
+
 def test_two_races_with_the_same_title_get_different_names(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

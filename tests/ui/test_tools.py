@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import httpx
 import pytest
-from serving_fakes import GatedEngine, fake_service, serving
+from serving_fakes import FakeEngine, GatedEngine, fake_service, serving
 from ui_fakes import WORDS
 from waiting import HANG, http, until
 
@@ -59,6 +60,25 @@ def test_a_tool_answers_in_json(address: str):
         answer = json.loads(found["content"][0]["text"])
         assert answer.get("text", WORDS) == WORDS
         assert answer.get("state", "done") == "done"
+
+
+def test_the_artifacts_of_all_methods_are_not_read_in_the_event_loop():
+    read_in: list[str] = []
+
+    class Reading(FakeEngine):
+        def unavailable(self, model: Any) -> dict[str, str]:
+            read_in.append("a thread")
+            with suppress(RuntimeError):
+                read_in[-1] = repr(asyncio.get_running_loop())
+            return {}
+
+    service = fake_service(Reading())
+    service.models.first.start()
+    until(lambda: service.models.first.loaded)
+    with serving(service, tools=True) as address:
+        assert http.get(f"{address}/v1/models").status_code == 200
+        assert not result(call(address, called("methods")))["isError"]
+    assert read_in == ["a thread"] * 2
 
 
 def test_the_tool_server_has_the_version_of_the_project(address: str):

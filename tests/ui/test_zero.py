@@ -304,6 +304,23 @@ def test_a_session_that_waits_for_a_gpu_does_not_block_the_others(on_zero: Any, 
     assert words(found[0][-1]).startswith("Done in")
 
 
+def test_waiting_for_a_gpu_is_no_model_time(on_zero: Any, spaces: Spaces):
+    now, free = [0.0], threading.Event()
+
+    def clock() -> float:
+        now[0] += not free.is_set()
+        return now[0]
+
+    def schedule(seconds: float) -> None:
+        until(lambda: now[0] > 100)
+        free.set()
+
+    spaces.schedule = schedule
+    service = on_zero(run_seconds=20)
+    service.scheduler._clock = clock
+    assert words(updates(service)[-1]).startswith("Done in")
+
+
 @pytest.mark.parametrize("while_writing", [False, True])
 def test_a_killed_worker_fails_its_race_with_a_message_and_the_next_race_works(on_zero: Any, spaces: Spaces, while_writing: bool):
     engine = CountedEngine(steps=3)
@@ -353,12 +370,17 @@ def test_the_message_of_an_engine_that_refuses_in_a_worker_is_passed_on(on_zero:
     assert service.counters.value("aded_refusals_total", {"reason": "asked"}) == 1
 
 
+def limit_to_15_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step, and each part of a prefill, takes one of the 15 seconds of a race; two are reserved for its end."""
+    seconds = count()
+    monkeypatch.setattr(worker, "MAX_SECONDS", 15)
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+
+
 def test_a_race_that_has_used_its_time_is_ended_with_a_message_and_keeps_what_was_learned(
     on_zero: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    seconds = count()  # one per step
-    monkeypatch.setattr(worker, "MAX_SECONDS", 15)
-    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    limit_to_15_steps(monkeypatch)
     monkeypatch.setattr(Drafter, "state_dict", lambda drafter: {}, raising=False)
     service = on_zero(CountedEngine())
     session = service.sessions.get("a")
@@ -366,6 +388,26 @@ def test_a_race_that_has_used_its_time_is_ended_with_a_message_and_keeps_what_wa
     assert words(last) == f"The race reached its limit of {task(2, 32).seconds} s of model time and was ended."
     assert last.view
     assert [memory.prompts for memory in session.memories.values()] == [1]
+
+
+def test_a_prefill_that_has_used_its_time_is_ended_with_a_message(on_zero: Any, monkeypatch: pytest.MonkeyPatch):
+    class Reading(FakeEngine):
+        def race(self, decoders: Any, prompts: Any) -> Iterator[Any]:
+            yield from [None] * 20
+            yield from super().race(decoders, prompts)
+
+    limit_to_15_steps(monkeypatch)
+    last = updates(on_zero(Reading()))[-1]
+    assert words(last) == "The race reached its limit of 15 s of model time and was ended."
+    assert last.view is None
+
+
+def test_the_api_states_the_time_limit_on_the_gpu(on_zero: Any, monkeypatch: pytest.MonkeyPatch):
+    limit_to_15_steps(monkeypatch)
+    body = {"model": "default", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 32}
+    with serving(on_zero()) as address:
+        answer = http.post(f"{address}/v1/chat/completions", json=body).json()
+    assert answer["notices"] == ["the request reached its limit of 15 s of model time"]
 
 
 QUOTA = "ZeroGPU quota exceeded"

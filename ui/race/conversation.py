@@ -106,12 +106,12 @@ class ConversationRun:
 
 @dataclass
 class Conversation:
-    """A race that has ended, with what its next turn needs.
+    """A race with what its next turn needs.
 
     Attributes:
         race: id of the race on the page.
         model: the target model; ``form``: the form of the first turn.
-        runs: one per method, each with the answer of the latest turn.
+        runs: one per method, each with the answer of the latest turn once that has ended.
         freed: whether KV caches have been freed since that turn.
     """
 

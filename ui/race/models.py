@@ -72,18 +72,17 @@ class ModelHolder:
         """The loaded model.
 
         Raises:
-            Exception: the one with which loading failed, usually an ``AdedError``; the next ``start()`` tries again.
+            Exception: the one with which loading failed last, usually an ``AdedError``; the next ``start()`` tries again.
         """
-        if self._error is not None:
+        if self._model is None:
+            assert self._error is not None, "loading has ended"
             raise self._error
-        assert self._model is not None, "loading has ended"
         return self._model
 
     def start(self) -> None:
         """Start loading, unless the model is loaded or being loaded."""
         with self._lock:
             if self._model is None and not self.busy:
-                self._error = None
                 self._thread = threading.Thread(target=self._load, name="model", daemon=True)
                 self._thread.start()
 

@@ -6,7 +6,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from aded.core.errors import AdedError
@@ -130,7 +130,7 @@ def race(
     Raises:
         AdedError: it cannot run as requested.
     """
-    limits, engine = limits or Limits(), engine or Engine()
+    limits, engine, forgets = limits or Limits(), engine or Engine(), session.forgets
     if control.reason:
         yield Update(notice=Notice("info", [("notice.early", {})]), running=False)
         return
@@ -146,8 +146,9 @@ def race(
         yield Update(notice=Notice("info", [("notice.early", {})]), running=False)
         return
     yield _doing(control, engine.first_message)
-    ready, started, text = _Ready(form, session, model, engine, colours, runs, states, decoders), clock(), ""
-    sent = [0] * len(runs)
+    conversation = Conversation(secrets.token_hex(8), model, form, runs)
+    ready = _Ready(session, forgets, engine, colours, conversation, states, decoders)
+    started, text, sent = clock(), "", [0] * len(runs)
     messages += notes
     try:
         for text, due in _stream(engine.steps(decoders, [run.prompt for run in runs], control), ready.head, sent, clock):
@@ -161,7 +162,7 @@ def race(
         ready.free_unless_kept()
     traces = [decoder.trace for decoder in decoders if text]
     notice = final_notice(traces, control, limits, clock() - started, messages, deleted)
-    yield Update(view=view, notice=replace(notice, race=ready.key) if view else notice, running=False)
+    yield Update(view=view, notice=replace(notice, race=conversation.race) if view else notice, running=False)
 
 
 @dataclass(frozen=True)
@@ -169,26 +170,25 @@ class _Ready:
     """A race whose runs are ready to start.
 
     Attributes:
+        forgets: the session's, before the runs took what was learned.
+        asked: the conversation without the answers of this race.
         states: what each run learns; None for one that keeps nothing.
-        key: id of the race on the page.
     """
 
-    form: Form
     session: Session
-    model: Any
+    forgets: int
     engine: Engine
     colours: Colours
-    runs: Sequence[ConversationRun]
+    asked: Conversation
     states: Sequence[LearningRun | None]
     decoders: Sequence[Any]
-    key: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def head(self) -> str:
         """The first JSON line."""
         traces = [decoder.trace for decoder in self.decoders]
         earlier_prompts = [state.prompts if state else None for state in self.states]
-        turns = [run.turn(trace) for run, trace in zip(self.runs, traces)]
-        return race_line(traces, self.colours, "run", "", earlier_prompts, self.form.link, self.key, turns)
+        turns = [run.turn(trace) for run, trace in zip(self.asked.runs, traces)]
+        return race_line(traces, self.colours, "run", "", earlier_prompts, self.asked.form.link, self.asked.race, turns)
 
     def rest(self, text: str, sent: Sequence[int]) -> str:
         """The lines with the steps that were made before a stop but not sent; ``sent``: number of steps of each run."""
@@ -197,21 +197,24 @@ class _Ready:
 
     def end(self, text: str) -> tuple[str, list[Message]]:
         """Keep what was learned, and the conversation; returns all lines, and messages about learned states that are deleted."""
-        memories, states = self.session.memories, zip(self.states, self.decoders)
-        learned = separate([state for state, decoder in states if state and self.engine.learns(decoder)], self.runs)
-        deleted = keep_learned(memories, learned, self.form)
+        memories, states, runs = self.session.memories, zip(self.states, self.decoders), self.asked.runs
+        learned = separate([state for state, decoder in states if state and self.engine.learns(decoder)], runs)
+        deleted = keep_learned(memories, learned, self.asked.form)
         traces = [decoder.trace for decoder in self.decoders]
         text += "".join(run_line(i, trace, self.states[i] in learned) for i, trace in enumerate(traces))
         drafters = map(self.engine.learned, self.decoders)
-        answered = [run.answered(*ended) for run, *ended in zip(self.runs, traces, drafters)]
-        self.session.conversation = Conversation(self.key, self.model, self.form, answered)
+        answered = [run.answered(*ended) for run, *ended in zip(runs, traces, drafters)]
+        self.session.conversation = conversation = replace(self.asked, runs=answered)
+        if self.session.forgets > self.forgets:
+            conversation.forget()
+            deleted = [("notice.forgotten", {}), *deleted]
         return text + status_line(running=False, kept_prompts=learned_prompts(memories)), deleted
 
     def free_unless_kept(self) -> None:
         """Free the KV caches that the session's conversation does not keep: of a race or a turn that failed or was left."""
         conversation: Conversation | None = self.session.conversation
         kept = [run.cache for run in conversation.runs] if conversation else []
-        for cache in [run.cache for run in self.runs if run.cache]:
+        for cache in [run.cache for run in self.asked.runs if run.cache]:
             if not any(cache is other for other in kept):
                 cache.free()
 

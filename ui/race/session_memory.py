@@ -64,8 +64,7 @@ def keep_learned(memories: dict[str, Memory], learned: Sequence[LearningRun], fo
         one.memory.drafter, one.memory.prompts, one.memory.settings = one.drafter, one.prompts + 1, one.settings
     for method in [name for name, memory in kept if memory.drafter is None or not _keeps(form, name)]:
         memories.pop(method, None)
-    cleared: list[Message] = [("notice.forgotten", {})] if len(valid) < len(learned) else []  # deleted during the race
-    return [*cleared, *(message for message in deleted if message)]
+    return [message for message in deleted if message]
 
 
 def learned_prompts(memories: Mapping[str, Memory]) -> dict[str, int]:

@@ -163,7 +163,7 @@ def decode(
     model, (arguments, messages) = holder.model, capped(form.settings(), limits)
     notices = [say(key, **values) for key, values in messages]
     settings = engine.settings(arguments)
-    memories, prefix_cache = ({}, None) if session is None else _kept(session, limits, engine)
+    memories, prefix_cache = ({}, None) if session is None else _kept(session, holder, limits, engine)
     states = resume(memories, form.runs(), lambda run, known: engine.drafter(model, run, arguments["seed"], known))
     decoders = [
         engine.decoder(model, run, settings, state and state.drafter, record=record, prefix_cache=prefix_cache)
@@ -181,16 +181,19 @@ def decode(
     runs = [decoder.trace for decoder in decoders] if started else []
     if started and session is not None:
         keep_learned(memories, [state for state, decoder in zip(states, decoders) if state and engine.learns(decoder)], form)
-        session.ids = holder.spec, (*runs[0].header.prompt_tokens, *runs[0].token_ids)
+        session.memories, session.ids = memories, (holder.spec, (*runs[0].header.prompt_tokens, *runs[0].token_ids))
+    if control.reason == "seconds":
+        seconds = control.seconds or limits.run_seconds
+        notices = [*notices, f"the request reached its limit of {seconds:g} s of model time"]
     reused = {"cached_tokens": prefix_cache.reused} if prefix_cache else {}
     yield answer(control.reason or "done", {**progress(runs), **result(runs), **reused}, notices=notices)
 
 
-def _kept(session: Session, limits: Limits, engine: Engine) -> tuple[dict[str, Memory], Any]:
-    """What a session's methods have learned, and its KV cache."""
+def _kept(session: Session, holder: ModelHolder, limits: Limits, engine: Engine) -> tuple[dict[str, Memory], Any]:
+    """What a session's methods have learned with this model, and its KV cache."""
     if session.prefix_cache is None and limits.prefix_bytes:
         session.prefix_cache = engine.prefix_cache()
-    return session.memories, session.prefix_cache
+    return session.memories if session.ids[0] == holder.spec else {}, session.prefix_cache
 
 
 def _continued(prompt: str | Chat, session: Session | None, holder: ModelHolder) -> str | Chat:

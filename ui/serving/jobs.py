@@ -33,6 +33,7 @@ class Control:
         seconds: its own time limit, if it is not the server's.
         context: context variables of the request, such as the visitor's identity.
         doing: what is done before the first step, which may take long; None once there are steps.
+        waiting: whether the job waits for a shared GPU, which is no model time.
     """
 
     def __init__(self) -> None:
@@ -41,6 +42,7 @@ class Control:
         self.seconds: float | None = None
         self.context = copy_context()
         self.doing: Message | None = None
+        self.waiting = False
 
     def stop(self, reason: Reason) -> None:
         """Ask the job to stop after its current step; the first reason is kept."""

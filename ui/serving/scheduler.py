@@ -186,7 +186,7 @@ class Scheduler:
             self._watcher.scheduled(job, started - job.queued_since)
             more = job.control.reason != "left" and job.advance() and job.control.reason != "left"
             now = self._clock()
-            job.seconds += now - started
+            job.seconds += 0.0 if job.control.waiting else now - started
             if job.first_token is None and job.control.tokens:
                 job.first_token = now
             if job.seconds >= self.limits.run_seconds:

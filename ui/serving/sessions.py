@@ -39,12 +39,12 @@ class Session:
 
     Attributes:
         key: identifies the session.
-        memories: what its methods have learned, by method name.
+        memories: what its methods have learned, by method name; with calls of the API, on the model of ``ids``.
         prefix_cache: the KV cache of its last decode (``aded.engine.prefix_cache``); None if none is kept.
         ids: the model of that decode, by its spec, and its token ids, prompt and answer (see ``aded.core.chat.Chat``).
         conversation: its latest race on the page, which can be continued (``ui.race.conversation``); None if there is none.
         job: the latest job, as long as the scheduler or a reader refers to it (its latest update may be large).
-        stopped: whether Stop was pressed after Run.
+        stopped: whether Stop was pressed after Run; ``forgets``: how often it was asked to delete what the drafters have learned.
     """
 
     def __init__(self, key: str = "") -> None:
@@ -53,7 +53,7 @@ class Session:
         self.prefix_cache: Any = None
         self.ids: tuple[str, tuple[int, ...]] = "", ()
         self.conversation: Any = None
-        self.stopped = False
+        self.stopped, self.forgets = False, 0
         self.seen = 0.0
         self._job: ref[Job[Any]] | None = None
 
@@ -91,7 +91,8 @@ class Session:
             self.conversation.free_drafters()
 
     def forget(self) -> None:
-        """Delete what the drafters have learned."""
+        """Delete what the drafters have learned; a race in progress sees by ``forgets`` that it keeps nothing."""
+        self.forgets += 1  # first: a race that ends meanwhile has stored its conversation before it reads this
         self.memories.clear()
         if self.conversation:
             self.conversation.forget()

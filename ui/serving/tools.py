@@ -13,6 +13,7 @@ from contextlib import aclosing
 from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import gradio as gr
 from gradio.context import LocalContext
 
@@ -70,8 +71,10 @@ async def _answers(function: Any, request: gr.Request, arguments: Mapping[str, A
         async with aclosing(function(request, **arguments)) as answers:
             async for answer in answers:
                 yield answer
+    elif iscoroutinefunction(function):
+        yield await function(**arguments)
     else:
-        yield await function(**arguments) if iscoroutinefunction(function) else function(**arguments)
+        yield await anyio.to_thread.run_sync(lambda: function(**arguments))
 
 
 def _tokens(answer: Mapping[str, Any]) -> int:

@@ -45,14 +45,10 @@ class Response:
     """The objects of one response, which share an id and a date.
 
     The last answer of a job is refused with ``RequestError`` if its text is not complete.
-
-    Args:
-        seconds: the time limit of a job.
     """
 
-    def __init__(self, request: Request, seconds: float) -> None:
+    def __init__(self, request: Request) -> None:
         self._request = request
-        self._limit = f"the request reached its limit of {seconds:g} s of model time"
         chat = request.kind == "chat"
         self._kind = "chat.completion" if chat else "text_completion"
         self._common = {
@@ -86,7 +82,7 @@ class Response:
         if last["state"] == "shutdown":
             raise RequestError(say("notice.closing"), code="closing", status=503)
         if last["summary"] is None:
-            raise RequestError(f"{self._limit} before its first token; shorten the prompt", code="time_limit")
+            raise RequestError(f"{last['notices'][-1]} before its first token; shorten the prompt", code="time_limit")
 
     def _chunk(self, text: str | None, end: Answer | None = None) -> dict[str, Any]:
         if self._request.kind == "text":
@@ -99,10 +95,8 @@ class Response:
         return self._object(kind, content, end) | ({"usage": None} if self._request.usage else {})
 
     def _object(self, kind: str, content: Mapping[str, Any], end: Answer | None) -> dict[str, Any]:
-        reason, notices = None, []
-        if end is not None:
-            reason = FINISH.get(end["summary"]["finish_reason"] or "", "length")
-            notices = [*end["notices"], *([self._limit] if end["state"] == "seconds" else [])]
+        reason = None if end is None else FINISH.get(end["summary"]["finish_reason"] or "", "length")
+        notices = end["notices"] if end else []
         choice = {"index": 0, **content, "logprobs": None, "finish_reason": reason}
         return {**self._common, "object": kind, "choices": [choice], **({"notices": notices} if notices else {})}
 

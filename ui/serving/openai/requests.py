@@ -151,6 +151,9 @@ def _method(given: Body, named: str | None) -> str:
 
 def _form(kind: Kind, given: Body, limits: Limits, method: str) -> Form:
     numbers: dict[str, Any] = {**NUMBERS, "seed": secrets.randbelow(EXACT), "max_new_tokens": limits.max_new_tokens}
+    lengths = [name for name in LENGTHS[kind] if name in given]
+    if any(given[name] != given[lengths[0]] for name in lengths):
+        raise RequestError(f"{' and '.join(lengths)} differ; leave one of them out", lengths[-1])
     for name in (*NUMBERS, "seed", *LENGTHS[kind]):
         if name in given:
             key = name if name in numbers else "max_new_tokens"

@@ -58,7 +58,8 @@ class Models:
         if not await _is(scope, send, "GET", "HEAD"):
             return
         service, name = self._service, scope["path_params"].get("name")
-        rows = [_model(each) for each in model_names(service.models, api.unavailable_methods(service))]
+        unavailable = await anyio.to_thread.run_sync(api.unavailable_methods, service)  # reads the artifacts of all methods
+        rows = [_model(each) for each in model_names(service.models, unavailable)]
         if name is None:
             await asgi.answer(send, 200, JSON, json.dumps({"object": "list", "data": rows}).encode())
         elif found := [row for row in rows if row["id"] == name]:
@@ -110,7 +111,7 @@ class Completions:
             async with aclosing(self._answers(request, session)) as answers:
                 async for answer in answers:
                     last = answer
-            body = self._response(request).complete(last)
+            body = Response(request).complete(last)
         except Exception as error:
             await _send_error(self._service, send, error)
             return
@@ -134,7 +135,7 @@ class Completions:
 
     async def _events(self, request: Request, session: str) -> AsyncGenerator[bytes, None]:
         """The events of a stream, from its first text on; while the job is queued, comments that keep the connection open."""
-        response = self._response(request)
+        response = Response(request)
         last, quiet_until = None, anyio.current_time() + SILENCE
         async with aclosing(self._answers(request, session)) as answers:
             async for last in answers:
@@ -144,9 +145,6 @@ class Completions:
                     yield WAITING
         assert last is not None, "a job has a last answer"
         yield response.chunks(last, last=True)
-
-    def _response(self, request: Request) -> Response:
-        return Response(request, self._service.limits.run_seconds)
 
 
 class Stream:

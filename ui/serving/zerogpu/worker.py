@@ -83,7 +83,7 @@ class RaceEnded:
     Attributes:
         learned: what each run's drafter has learned, if it keeps it.
         footprint: GPU memory.
-        cut: whether it reached its time limit.
+        cut: whether it reached its time limit, perhaps before it started.
     """
 
     learned: list[StateDict | None]
@@ -175,15 +175,11 @@ def _run(model: Any, decoders: Sequence[Any], task: Task, until: float) -> Itera
     started, cut = False, False
     with closing(ENGINE.race(decoders, task.prompts)) as steps:  # type: ignore[type-var]
         for item in steps:
-            if item is None:
-                yield None
-                continue
-            if not started:
+            if item is not None and not started:
                 started = True
                 ENGINE.measure(model)
                 yield RaceStarted([_without_steps(decoder.trace) for decoder in decoders])
-            run, step = item
-            yield StepDone(run, step, decoders[run].finish_reason)
+            yield StepDone(*item, decoders[item[0]].finish_reason) if item else None
             if cut := time.monotonic() > until:
                 break
     kept = [d.drafter.state_dict() if e.options.get("keep") else None for d, e in zip(decoders, task.runs)]

@@ -151,6 +151,7 @@ class ZeroEngine(Engine):
                 while control.reason is None and feed.seconds < task.seconds + GRACE_SECONDS:
                     if (event := feed.take(POLL_SECONDS)) is END:
                         break
+                    control.waiting = not feed.started
                     yield self._handle(event, decoders, control, task.seconds)
         except Exception as error:
             raise as_refusal(error) from error
@@ -197,6 +198,11 @@ class BackgroundIterator:
         self._closed = threading.Event()
         self._started_at: float | None = None
         threading.Thread(target=context.run, args=(self._read, make), name="gpu", daemon=True).start()
+
+    @property
+    def started(self) -> bool:
+        """Whether there has been an item."""
+        return self._started_at is not None
 
     @property
     def seconds(self) -> float:
