@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aded.core.errors import AdedError
+from aded.core.errors import AdedError, InterruptedJobError
 from aded.core.paths import artifact_folder
 from aded.data import build_datastore, build_matrix
-from aded.data.job_folder import InterruptedJobError
 from aded.drafters.registry import METHODS
 from aded.engine.loading.weights import Progress
 from aded.prepare import figures

@@ -16,7 +16,7 @@ import pytest
 from fakes import alone, save_tokenizer, tiny_model
 
 from aded.cli import main, terminal
-from aded.core.errors import AdedError
+from aded.core.errors import AdedError, InterruptedJobError
 from aded.data import build_matrix
 from aded.data.records import Record
 from aded.decoding.decoder import Decoder, GenerationSettings
@@ -341,7 +341,7 @@ def test_a_damaged_record_is_as_none(tmp_path, content):
 @pytest.mark.slow
 def test_a_full_disk_stops_the_run_and_the_next_one_resumes(model, cache, monkeypatch, capsys):
     def full(*arguments: Any) -> None:
-        raise build_matrix.InterruptedJobError("cannot write x: no space; free disk space")
+        raise InterruptedJobError("cannot write x: no space; free disk space")
 
     with monkeypatch.context() as patched:
         patched.setattr(build_matrix, "count_tokens", full)
