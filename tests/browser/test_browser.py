@@ -316,6 +316,10 @@ def test_the_search_is_replayed_phase_by_phase_forwards_and_backwards(page: sync
     paused = text.inner_text()
     at_rest(page)
     assert text.inner_text() == paused
+    part(page, "search").evaluate("e => { e.value = e.max; e.dispatchEvent(new Event('input')); }")
+    sync_api.expect(now).to_have_count(0)
+    part(page, "search-play").click()
+    sync_api.expect(text).to_contain_text("Simulation 2 of")
 
 
 @pytest.mark.slow

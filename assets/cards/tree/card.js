@@ -10,12 +10,13 @@ import { scoreColours } from "./scorecolours.js";
 import { createSearch } from "./searchplayer.js";
 import { createTree } from "./tree.js";
 
-export function mount({ part, set, subscribe, peek, pick }) {
+export function mount({ part, state, set, subscribe, peek, pick }) {
   offerExport("tree", { group: "step", title: "tree.label", at: part("tree"), picture: true });
   const box = part("tree");
   const zoomButtons = { fit: part("tree-fit"), in: part("tree-in"), out: part("tree-out") };
   const tree = createTree(box, part("tree-legend"), zoomButtons, { onHover: peek, onPick: pick, onPaint: (step, texts) => setText(part("visits-key"), visitsKey(step, texts)) });
-  const search = createSearch(part, (moment) => {
+  const onScreen = () => state.race.runs[state.run]?.steps[state.step];
+  const search = createSearch(part, onScreen, (moment) => {
     set({ moment });
     emit("action", "search");
   });
