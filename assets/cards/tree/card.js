@@ -34,10 +34,13 @@ export function mount({ part, state, set, subscribe, peek, pick }) {
     const { view: { searched, layout, recorded, header }, Plotly } = state;
     const colours = scoreColours(searched, recorded, header.method_settings);
     renderColourKey(part, colours, header);
-    tree.draw(Plotly, searched, layout, colours, priorTerm(header), markedNode(state));
+    tree.draw(Plotly, searched, layout, colours, priorTerm(header), markedNode(state), isPointed(state));
   });
-  subscribe("quiet", (state) => [state.view.searched, markedNode(state)], (state) => tree.select(markedNode(state)));
+  subscribe("quiet", (state) => [state.view.searched, markedNode(state), isPointed(state)], (state) => tree.select(markedNode(state), isPointed(state)));
 }
+
+// Whether the marked node is the one below the pointer.
+const isPointed = ({ hover }) => hover !== null;
 
 // Why the tree, or a part of it, is not drawn.
 function hiddenText({ view: { run, recorded, at }, chartError }) {
