@@ -128,6 +128,18 @@ def test_tokens_are_shown_as_text_whatever_they_contain(page: sync_api.Page, tmp
     assert "bold" not in labels or "<b>" in labels
 
 
+def test_a_run_without_steps_leaves_nothing_of_another_step(page: sync_api.Page, tmp_path: Path):
+    plain, aded = make_race().lanes
+    open_race(page, trace.Race([plain, replace(aded, steps=[], token_ids=[], text="")]), tmp_path)
+    title = part(page, "step-title")
+    sync_api.expect(title).to_contain_text("Plain decoding")
+    page.locator(".ax-run-view[data-method='aded'] .ax-look").click()
+    sync_api.expect(title).to_be_hidden()
+    page.wait_for_function("() => location.hash.includes('method=aded') && !location.hash.includes('step=')")
+    page.locator(".ax-run-view[data-method='plain'] .ax-look").click()
+    sync_api.expect(title).to_be_visible()
+
+
 def test_a_damaged_file_is_reported_and_the_view_stays(page: sync_api.Page, tmp_path: Path):
     before = text_of(page, "plain")
     path = tmp_path / "damaged.json"
@@ -316,6 +328,10 @@ def test_the_search_is_replayed_phase_by_phase_forwards_and_backwards(page: sync
     paused = text.inner_text()
     at_rest(page)
     assert text.inner_text() == paused
+    part(page, "search").evaluate("e => { e.value = e.max; e.dispatchEvent(new Event('input')); }")
+    sync_api.expect(now).to_have_count(0)
+    part(page, "search-play").click()
+    sync_api.expect(text).to_contain_text("Simulation 2 of")
 
 
 @pytest.mark.slow

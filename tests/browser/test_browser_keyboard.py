@@ -280,6 +280,23 @@ def test_keys_start_the_race_also_while_presenting(live_page: sync_api.Page, liv
     at_rest(page)
 
 
+TAKEN = "(e, keys) => !e.dispatchEvent(new KeyboardEvent('keydown', { ...keys, bubbles: true, cancelable: true }))"
+"""Whether an element takes a key from the browser."""
+
+
+def test_the_tree_leaves_the_keys_of_the_browser_and_at_its_root_escape_alone(page: sync_api.Page):
+    tree = part(page, "tree")
+    assert tree.evaluate(TAKEN, {"key": "ArrowLeft"})
+    for keys in ({"key": "ArrowLeft", "altKey": True}, {"key": "+", "ctrlKey": True}, {"key": "-", "metaKey": True}):
+        assert not tree.evaluate(TAKEN, keys)
+    part(page, "present").click()
+    tree.focus()
+    for _ in range(4):  # the card of the node, the root, its card, the presentation
+        page.keyboard.press("Escape")
+        settled(page)
+    sync_api.expect(part(page, "present")).to_have_text("Present")
+
+
 @pytest.mark.slow
 def test_shortcuts_can_be_switched_off(browser: sync_api.Browser, live: Live):
     with watched_page(browser, live.address) as page:
@@ -297,6 +314,11 @@ def test_shortcuts_can_be_switched_off(browser: sync_api.Browser, live: Live):
             sync_api.expect(where).to_have_text(last)
             sync_api.expect(sheet).to_be_hidden()
             assert page.locator("#ax-run").is_enabled()
+            part(page, "strip").focus()
+            page.keyboard.press("Home")
+            sync_api.expect(where).to_contain_text("step 1 of")
+            page.keyboard.press("End")
+            sync_api.expect(where).to_have_text(re.compile(r"step (\d+) of \1"))
             page.reload()  # the browser has stored it
             page.wait_for_selector(".ax-plot .main-svg")
             last = where.inner_text()

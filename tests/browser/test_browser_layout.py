@@ -137,11 +137,17 @@ def test_while_presenting_a_message_about_the_race_covers_nothing(browser: sync_
         page.evaluate(f"AdedExplorer.emit('notice', {{ kind: 'busy', messages: {says}, fraction: null }})")
         sync_api.expect(notice(page)).to_contain_text("3 runs in progress")
         drawn(page)
+        content = [part(page, "stage"), part(page, "runs"), page.locator(".ax-time > *").first, part(page, "strip")]
         message = box_of(page.locator("#ax-notice .ax-notice"))
-        for below in (part(page, "stage"), part(page, "runs"), page.locator(".ax-time > *").first, part(page, "strip")):
-            assert not overlap(message, box_of(below))
+        assert not any(overlap(message, box_of(below)) for below in content)
         assert abs(box_of(part(page, "dock"))["bottom"] - dock["bottom"]) < 1
         assert box_of(part(page, "runs")) == runs
+        page.evaluate("AdedExplorer.emit('linkErrors', [['link.gone', {}], ['link.missing', { value: 'A' }]])")
+        sync_api.expect(part(page, "note-text")).to_contain_text("no longer available")
+        drawn(page)
+        link, message = box_of(part(page, "note")), box_of(page.locator("#ax-notice .ax-notice"))
+        assert not any(overlap(one, box_of(below)) for one in (link, message) for below in content)
+        assert not overlap(link, message)
 
 
 def test_while_presenting_the_answer_to_a_prediction_moves_nothing(browser: sync_api.Browser, address: str):

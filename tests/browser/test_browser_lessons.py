@@ -8,10 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
-from browsing import choose_race, part, sync_api
+from browsing import choose_race, open_race, part, sync_api
 from serving_fakes import Live
 from site_fixtures import open_site
 from test_browser_access import axe, violations  # noqa: F401  (a fixture)
+from ui_fakes import make_race
 
 from aded.lessons import checks
 from aded.lessons.template import template
@@ -79,6 +80,42 @@ def test_a_lesson_is_played_with_verdicts_and_its_progress_is_kept(page: sync_ap
     sync_api.expect(page.locator("[data-lesson='draft-and-verify']")).to_contain_text("4 of 7 parts")
     sync_api.expect(page.locator(".ax-lesson")).to_be_hidden()
     sync_api.expect(page).not_to_have_url(re.compile("lesson="))
+
+
+def test_what_a_part_asks_for_is_hidden_again_after_another_race_and_after_playback(
+    page: sync_api.Page, folder: Path, tmp_path: Path
+):
+    open_site(page, folder, f"{LESSON}&part=4")
+    view = part(page, "view-root")
+    sync_api.expect(view).to_have_attribute("data-covered", "true")
+    open_race(page, make_race(), tmp_path)
+    sync_api.expect(view).to_have_attribute("data-covered", "false")
+    part(page, "lesson-show").click()
+    sync_api.expect(part(page, "where")).to_contain_text("step 16 of 32")
+    sync_api.expect(view).to_have_attribute("data-covered", "true")
+    part(page, "play").click()
+    page.keyboard.press("End")
+    sync_api.expect(view).to_have_attribute("data-covered", "false")
+    part(page, "lesson-show").click()
+    sync_api.expect(view).to_have_attribute("data-covered", "true")
+    page.locator(".ax-lesson-choices [data-node='2']").click()
+    part(page, "lesson-end").click()
+    sync_api.expect(view).to_have_attribute("data-covered", "false")
+
+
+def test_a_path_that_was_answered_is_known_in_the_same_part_again(page: sync_api.Page, folder: Path):
+    open_site(page, folder, f"{LESSON}&part=4")
+    verdict = part(page, "lesson-verdict")
+    part(page, "lesson-end").click()
+    sync_api.expect(verdict).to_contain_text("It accepts:")
+    for button, number in (("back", 3), ("next", 4)):
+        part(page, f"lesson-{button}").click()
+        expect_part(page, number)
+    for node in (2, 17):
+        page.locator(f".ax-lesson-choices [data-node='{node}']").click()
+    part(page, "lesson-end").click()
+    sync_api.expect(verdict).to_contain_text("That is the accepted path.")
+    sync_api.expect(verdict).to_have_attribute("data-right", "false")
 
 
 def test_history_goes_forward_again_when_the_file_of_the_lesson_comes_late(page: sync_api.Page, folder: Path):

@@ -97,3 +97,25 @@ def test_no_tool_has_a_serious_violation(page: sync_api.Page, folder: Path, axe:
     name = view.partition("&")[0].replace("=", "-")
     page.locator(f"[data-part='{name}'] table tbody tr").first.wait_for()
     assert violations(page, axe) == []
+
+
+def test_a_tool_that_was_closed_before_its_file_arrived_is_not_in_the_address(page: sync_api.Page, folder: Path):
+    open_site(page, folder, "")
+    page.evaluate(
+        """() => {
+          const text = Response.prototype.text;
+          const late = new Promise((resolve) => (window.arrive = resolve));
+          Response.prototype.text = async function () {
+            await late;
+            return text.call(this).finally(() => (window.arrived = true));
+          };
+        }"""
+    )
+    page.locator("[data-tool='results']").evaluate("e => e.click()")
+    sync_api.expect(part(page, "tool-results")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.evaluate("() => window.arrive()")
+    page.wait_for_function("() => window.arrived")
+    page.keyboard.press("Home")
+    sync_api.expect(page).to_have_url(re.compile("step=1&"))
+    assert "tool=" not in page.url

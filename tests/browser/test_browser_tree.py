@@ -432,8 +432,30 @@ def test_while_presenting_a_tree_of_many_rows_is_whole_and_has_its_labels(page: 
         sync_api.expect(part(page, "race-title")).to_have_text(race)
         sync_api.expect(part(page, "where")).to_contain_text("step 5 of")
         if part(page, "present").get_attribute("aria-pressed") == "false":
+            for _ in range(3):  # presenting begins with the whole tree
+                part(page, "tree-in").click()
             part(page, "present").click()
         drawn(page)
         assert part(page, "tree").evaluate("e => e.scrollHeight <= e.clientHeight && e.scrollWidth <= e.clientWidth")
         assert len(page.evaluate(TEXTS)) >= page.locator("[role='treeitem']").count() > 20
         assert touching(page, most=4) == [], "a box is higher than its letters"
+
+
+def test_pointing_at_a_node_does_not_scroll_the_tree_and_keys_do(page: sync_api.Page, tmp_path: Path):
+    open_race(page, large_race(), tmp_path)
+    tree, row = part(page, "tree"), page.locator(".ax-nodes tbody tr[data-node]").last
+    tree.focus()
+    page.keyboard.press("Escape")
+    drawn(page)
+    top = tree.evaluate("e => e.scrollTop")
+    row.hover()
+    sync_api.expect(tree).to_have_attribute("data-node", row.get_attribute("data-node") or "")
+    drawn(page)
+    assert tree.evaluate("e => e.scrollTop") == top
+    page.mouse.move(0, 0)
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    for _ in range(60):
+        page.keyboard.press("ArrowDown")
+    drawn(page)
+    assert tree.evaluate("e => e.scrollTop") > top

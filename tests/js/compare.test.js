@@ -5,7 +5,9 @@ import test from "node:test";
 
 import { changes, changesSentence, stoppedSentence, summary } from "../../assets/cards/compare/card.js";
 import { runName } from "../../assets/page/record/record.js";
-import { promptSeriesSentence, extended } from "../../assets/cards/series/card.js";
+import { emit } from "../../assets/page/core/events.js";
+import { extended, mount, promptSeriesSentence } from "../../assets/cards/series/card.js";
+import { parts } from "./document.js";
 import { speak } from "./words.js";
 
 const near = (who, total_variation) => ({ who, total_variation, top_1: 0.25, top_4: 0.5, top_12: 0.75 });
@@ -83,6 +85,22 @@ test("a series lasts as long as the server keeps what was learned, and a prompt 
   const stopped = { earlierPrompts: 1, tv: 0.6, kept: false };
   assert.equal(extended(series, race({ keep: true }, { ...stopped, keptPrompts: { plain: 1 } })), series);
   assert.deepEqual(extended(series, race({ keep: true }, { ...stopped, earlierPrompts: 0 })), []);
+});
+
+test("a live race that a link has opened again is not part of what was learned on this page", () => {
+  const [part, subscribers] = [parts(), []];
+  mount({ part, trigger: null, kept: {}, changed() {}, subscribe: (_, select, draw) => subscribers.push({ select, draw }) });
+  const [seen, drawn] = subscribers;
+  const ended = (id) => ({ ...race({ keep: true }, { earlierPrompts: 0, tv: 0.6, keptPrompts: { plain: 1 } }), id, source: "run", running: false });
+  const rows = (id) => {
+    seen.draw({ race: ended(id) });
+    part("measure").open = true;
+    return drawn.select({ race: ended(id) })[0].length;
+  };
+  assert.equal(rows("before"), 0);
+  emit("running", "now");
+  emit("running", null);
+  assert.equal(rows("now"), 1);
 });
 
 test("several runs of one method have different names", () => {

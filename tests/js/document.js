@@ -2,7 +2,7 @@
 
 class Element {
   constructor(tag) {
-    Object.assign(this, { tag, attributes: {}, children: [], style: { setProperty(name, value) { this[name] = value; } }, own: "" });
+    Object.assign(this, { tag, attributes: {}, dataset: {}, children: [], style: { setProperty(name, value) { this[name] = value; } }, own: "" });
   }
   setAttribute(name, value) {
     this.attributes[name] = value;

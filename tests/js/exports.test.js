@@ -6,11 +6,11 @@ import test from "node:test";
 import { fileName } from "../../assets/page/export/save.js";
 import { exportsOf, offerExport, pictureOf, registerExport, tableOf } from "../../assets/page/export/exports.js";
 
-const element = (display, rects, role = null) => ({ display, getClientRects: () => rects, getAttribute: () => role, parentElement: null });
+const element = (display, rects, role = null) => ({ isConnected: true, display, getClientRects: () => rects, getAttribute: () => role, parentElement: null });
 const seen = element("block", [1]);
 const hidden = element("none", []);
 const inTab = { ...element("block", []), parentElement: element("none", [], "tabpanel") };
-globalThis.getComputedStyle = ({ display }) => ({ display });
+globalThis.getComputedStyle = ({ display, visibility }) => ({ display, visibility });
 globalThis.document = { body: null };
 const at = { ...seen, closest: () => null };
 const inClosedTab = { ...inTab, closest: (what) => (what.includes("tabpanel") ? { hidden: true, dataset: { panel: "draft" } } : null) };
@@ -24,17 +24,23 @@ test("the menu always has all entries; those that cannot be saved now have a rea
   offerExport("undrawn", { group: "step", title: "d", at, picture: true, table: true });
   offerExport("unseen", { group: "step", title: "e", at, picture: true });
   offerExport("tab", { group: "step", title: "f", at: inClosedTab, picture: true, table: true });
+  offerExport("gone", { group: "step", title: "f", at, table: true });
+  offerExport("invisible", { group: "step", title: "f", at, table: true });
   offerExport("absent", { group: "step", title: "g", at: { ...inClosedTab, display: "none" }, table: true });
   registerExport("both", { place: () => seen, picture: () => [hidden, seen], table });
   registerExport("undrawn", { place: () => seen, picture: () => [seen, null], table });
   registerExport("unseen", { place: () => seen, picture: () => [hidden] });
   registerExport("tab", { place: () => inTab, picture: () => [inTab], table });
+  registerExport("gone", { place: () => ({ ...seen, isConnected: false }), table }); // of another node
+  registerExport("invisible", { place: () => ({ ...seen, visibility: "hidden" }), table }); // of a run with steps
   assert.deepEqual(entries(), [
     ["both", true, true, ""],
     ["closed", null, false, "save.why.section"],
     ["undrawn", false, true, "save.why.none"],
     ["unseen", false, null, "save.why.none"],
     ["tab", false, true, "save.why.tab"],
+    ["gone", null, false, "save.why.none"],
+    ["invisible", null, false, "save.why.none"],
     ["absent", null, false, "save.why.none"], // its card is not in this step, so opening the tab would not help
   ]);
   assert.deepEqual(tableOf("both"), [["head"], [1]]);

@@ -35,3 +35,29 @@ test("playback that was stopped within a frame does not go on", () => {
   frames.pop()(1000);
   assert.deepEqual([state.playing, frames.length], [0, 0]);
 });
+
+test("a race that has ended is played at the speed of its whole length, whatever was selected meanwhile", () => {
+  const { state, player } = opened();
+  const live = { ...race(), id: "live", running: true };
+  live.runs[0].ends = [0.1, 0.2];
+  player.open(live);
+  player.seek(0);
+  assert.deepEqual([state.following, state.speed], [false, 0.02]);
+  live.runs[0].ends = [7, 14];
+  live.running = false;
+  player.open(live);
+  assert.deepEqual([state.step, state.speed], [0, 1]);
+});
+
+test("of a race, and of one that was stopped, a run that has steps is on screen", () => {
+  const stopped = (running) => ({ ...race(), id: String(running), running, runs: [...race().runs, { header: { method: "aded" }, steps: [], ends: [], counts: [] }] });
+  const { state, player } = opened();
+  player.open(stopped(false));
+  assert.equal(state.run, 0);
+  const live = stopped(true);
+  player.open(live);
+  assert.equal(state.run, 1);
+  live.running = false;
+  player.open(live);
+  assert.equal(state.run, 0);
+});

@@ -5,6 +5,8 @@ import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
 import { PHASES, canReplay, moments, phaseAt, scoreText, searchNote, searchText, searchedStep } from "../../assets/page/record/search.js";
+import { createSearch } from "../../assets/cards/tree/searchplayer.js";
+import { parts } from "./document.js";
 import "./words.js";
 
 const folder = new URL("../../assets/traces/", import.meta.url);
@@ -92,4 +94,36 @@ test("a method without a search, and a pruned draft, are explained", () => {
   assert.match(searchNote(bare, { ...run.header, method: "plain", method_settings: {} }), /drafts nothing/);
   assert.match(searchNote(bare, { ...run.header, method_settings: { search: "greedy" } }), /greedy/);
   assert.match(searchNote({ ...step, simulations: step.simulations.slice(2) }, run.header), /were pruned/);
+});
+
+// The player of a search; `page`: what is on screen, `draw` draws it.
+function playerOf({ step, run }) {
+  const [part, page] = [parts(), { step, moment: null }];
+  const search = createSearch(part, () => page.step, (moment) => (page.moment = moment));
+  const draw = () => search.render(page.step, run.header, page.moment);
+  draw();
+  return { search, page, draw, play: part("search-play").listeners.click };
+}
+
+test("at the end of the search, Play starts at its beginning, and stops where it is pressed again", (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const { search, page, draw, play } = playerOf(searched[0]);
+  play();
+  for (const moment of [0, 1, 2]) {
+    assert.equal(page.moment, moment);
+    draw();
+    if (moment < 2) context.mock.timers.tick(700);
+  }
+  play();
+  assert.deepEqual([page.moment, search.isPlaying()], [2, false]);
+});
+
+test("playback of a search ends with its step, also before the next one is drawn", (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const { search, page, draw, play } = playerOf(searched[0]);
+  play();
+  draw();
+  Object.assign(page, { step: searched[1].step, moment: null });
+  context.mock.timers.tick(700);
+  assert.deepEqual([page.moment, search.isPlaying()], [null, false]);
 });

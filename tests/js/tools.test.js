@@ -9,10 +9,12 @@ import { optimum } from "../../assets/page/record/estimate.js";
 import { emptyRace, readLines } from "../../assets/page/record/record.js";
 import { linesOf, setFormat } from "../../assets/page/record/traceformat.js";
 import { acceptedCounts, countsTable } from "../../assets/page/tools/histogram.js";
+import { howOf } from "../../assets/page/tools/results.js";
 import { COLUMNS, FILTERS, FIRST, NUMBERS, filtered, optionsOf, readSelection, rowsTable, sorted, unpacked, writtenSelection } from "../../assets/page/tools/rows.js";
 import { FIELDS, measuredRuns, predictions } from "../../assets/page/tools/theory.js";
 import { formatOfPython } from "./pythonformat.js";
-import { tables } from "./words.js";
+import "./document.js";
+import { speak, tables } from "./words.js";
 
 const near = (value, wanted, error = 1e-9) => assert.ok(Math.abs(value - wanted) <= error, `${value} is not ${wanted}`);
 const asset = (name) => JSON.parse(readFileSync(new URL(`../../assets/${name}`, import.meta.url), "utf-8"));
@@ -151,4 +153,13 @@ test("every field, filter, column and category has its words in both languages",
   const methods = [...new Set(rows.map(({ method }) => method))].filter((method) => !tables.en[`article.${method}`]);
   const keys = [...FIELDS.flatMap(({ name }) => [`calculator.${name}`, `calculator.${name}.about`, `calculator.${name}.short`]), ...[...FILTERS, ...COLUMNS].map((name) => `results.${name}`), ...categories.map((name) => `results.category.${name}`), ...methods.map((name) => `results.method.${name}`)];
   for (const table of Object.values(tables)) for (const key of keys) assert.ok(table[key], key);
+});
+
+test("how a result set was measured is said in the user's language", () => {
+  const set = { name: "cpu", settings: { questions: 10, max_new_tokens: 96, budget: "auto", top_p: 1, repeat: 3 }, command: "", versions: {}, commit: "", date: "" };
+  const said = () => howOf(set).children[1].textContent;
+  assert.equal(said(), "questions 10 · max new tokens 96 · draft budget automatic · top-p 1 · repeats 3");
+  speak("zh");
+  assert.equal(said(), "问题数 10 · 最多新词元数 96 · 草稿预算 自动 · top-p 1 · 重复次数 3");
+  speak("en");
 });

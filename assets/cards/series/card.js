@@ -1,6 +1,7 @@
 // What a drafter gains by learning from prompt to prompt: agreement of its matrix with the target.
 
 import { cssToken, el, number, setText, small } from "../../page/core/dom.js";
+import { on } from "../../page/core/events.js";
 import { say, sentences } from "../../page/core/words.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
 import { keepValue } from "../../page/export/standalone.js";
@@ -43,6 +44,8 @@ export function mount({ part, trigger, kept, changed, subscribe }) {
   offerExport("memory", { group: "experiment", title: "memory.title", at: part("memory-card"), picture: true, table: true });
   let series = kept.series?.rows ?? [];
   const races = new Set(kept.series?.races); // ids of the races that were considered
+  const own = new Set(); // ids of the races that have run on this page, not of those that a link has opened again
+  on("running", (id) => id !== null && own.add(id));
   keepValue("series", () => ({ rows: series, races: [...races] }));
   const picker = part("memory-measure");
   for (const who of SHOWN) part("memory-key").append(partKey([who, PARTS_OF_MATRIX[who]]));
@@ -54,7 +57,7 @@ export function mount({ part, trigger, kept, changed, subscribe }) {
     changed();
   });
   subscribe("quiet", ({ race }) => [race, race.running], ({ race }) => {
-    if (race.running || race.source !== "run" || races.has(race.id)) return;
+    if (race.running || !own.has(race.id) || races.has(race.id)) return;
     races.add(race.id);
     series = extended(series, race);
   });

@@ -10,12 +10,13 @@ import { scoreColours } from "./scorecolours.js";
 import { createSearch } from "./searchplayer.js";
 import { createTree } from "./tree.js";
 
-export function mount({ part, set, subscribe, peek, pick }) {
+export function mount({ part, state, set, subscribe, peek, pick }) {
   offerExport("tree", { group: "step", title: "tree.label", at: part("tree"), picture: true });
   const box = part("tree");
   const zoomButtons = { fit: part("tree-fit"), in: part("tree-in"), out: part("tree-out") };
   const tree = createTree(box, part("tree-legend"), zoomButtons, { onHover: peek, onPick: pick, onPaint: (step, texts) => setText(part("visits-key"), visitsKey(step, texts)) });
-  const search = createSearch(part, (moment) => {
+  const onScreen = () => state.race.runs[state.run]?.steps[state.step];
+  const search = createSearch(part, onScreen, (moment) => {
     set({ moment });
     emit("action", "search");
   });
@@ -33,10 +34,13 @@ export function mount({ part, set, subscribe, peek, pick }) {
     const { view: { searched, layout, recorded, header }, Plotly } = state;
     const colours = scoreColours(searched, recorded, header.method_settings);
     renderColourKey(part, colours, header);
-    tree.draw(Plotly, searched, layout, colours, priorTerm(header), markedNode(state));
+    tree.draw(Plotly, searched, layout, colours, priorTerm(header), markedNode(state), isPointed(state));
   });
-  subscribe("quiet", (state) => [state.view.searched, markedNode(state)], (state) => tree.select(markedNode(state)));
+  subscribe("quiet", (state) => [state.view.searched, markedNode(state), isPointed(state)], (state) => tree.select(markedNode(state), isPointed(state)));
 }
+
+// Whether the marked node is the one below the pointer.
+const isPointed = ({ hover }) => hover !== null;
 
 // Why the tree, or a part of it, is not drawn.
 function hiddenText({ view: { run, recorded, at }, chartError }) {

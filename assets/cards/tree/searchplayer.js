@@ -7,8 +7,8 @@ import { say } from "../../page/core/words.js";
 const LONGEST = 36000; // maximum duration of a replay in milliseconds
 const TICK = { least: 60, most: 700 }; // milliseconds between two phases
 
-// `onMoment` is called with the moment to show, null for the end of the search.
-export function createSearch(part, onMoment) {
+// `onMoment` is called with the moment to show, null for the end of the search; `current` returns the step on screen, which may not be drawn here yet.
+export function createSearch(part, current, onMoment) {
   const phases = [...part("phases").children];
   let shown = { step: null, header: null, moment: null };
   let timer = 0;
@@ -16,8 +16,12 @@ export function createSearch(part, onMoment) {
   const total = () => moments(shown.step);
   const at = () => (shown.moment === null ? total() : shown.moment);
 
-  function go(moment) {
-    onMoment(moment >= total() ? null : Math.max(0, moment));
+  const go = (moment) => show(moment >= total() ? null : Math.max(0, moment));
+
+  // A moment of a step that is no longer on screen is not shown.
+  function show(moment) {
+    if (current() === shown.step) onMoment(moment);
+    else halt();
   }
 
   function halt() {
@@ -26,18 +30,18 @@ export function createSearch(part, onMoment) {
   }
 
   function tick() {
+    timer = at() < total() ? setTimeout(tick, tickOf(total())) : 0;
     go(at() + 1);
-    if (at() + 1 > total()) return halt();
-    timer = setTimeout(tick, tickOf(total()));
   }
 
   function toggle() {
-    if (timer) halt();
-    else {
-      if (shown.moment === null) go(0);
+    if (timer) {
+      halt();
+      show(shown.moment);
+    } else {
       timer = setTimeout(tick, tickOf(total()));
+      go(shown.moment ?? 0);
     }
-    onMoment(shown.moment);
   }
 
   function render(step, header, moment) {

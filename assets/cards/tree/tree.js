@@ -27,11 +27,15 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
   let nodes = [];
   let wired = false;
   let shown = null; // {Plotly, step, layout, colours, grid, texts, top, band} of the picture on screen; top: the scroll position for which it is drawn
-  let selected = 0;
+  let selected = 0; // the marked node
+  let picked = 0; // the selected one, which may not be the one below the pointer
   let zoom = null; // 1: the whole tree is in its box; null: as it opens (geometry.js)
+  let large = presenting();
 
-  function draw(Plotly, step, layout, colours, prior, node) {
-    const other = shown?.step.tree !== step.tree && shown?.layout !== layout;
+  // `pointed`: whether `node` is only the one below the pointer.
+  function draw(Plotly, step, layout, colours, prior, node, pointed) {
+    const other = large !== presenting() || (shown?.step.tree !== step.tree && shown?.layout !== layout);
+    large = presenting();
     if (other) zoom = null;
     shown = { Plotly, step, layout, colours, prior };
     paint();
@@ -39,8 +43,8 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
     items.replaceChildren(...nodes.map(item));
     if (!wired) wire();
     if (other) root.scrollTo(0, 0);
-    select(node);
-    if (other) reveal(node);
+    select(node, pointed);
+    if (other && !pointed) reveal(node);
   }
 
   function paint() {
@@ -70,8 +74,12 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
     root.scrollTop = (root.scrollTop + y) * (shown.grid.height / before.height) - y;
   }
 
-  // The selected node: its ring, what the picture lacks of it while presenting, and its name for screen readers. Nothing else is drawn again.
-  function select(node) {
+  const zoomBy = (factor, point) => shown && zoomTo(shown.grid.scale * factor, point);
+
+  // The marked node: its ring, what the picture lacks of it while presenting, and its name for screen readers. Nothing else is drawn again.
+  function select(node, pointed) {
+    const moved = !pointed && node !== picked;
+    if (moved) picked = node;
     selected = node;
     moveRing();
     const chosen = nodes.some(({ id }) => id === node);
@@ -79,7 +87,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
     for (const one of items.children) one.setAttribute("aria-selected", String(one.id === itemId(node)));
     if (chosen) root.setAttribute("aria-activedescendant", itemId(node));
     else root.removeAttribute("aria-activedescendant");
-    if (document.activeElement === root) reveal(node);
+    if (moved && document.activeElement === root) reveal(node);
   }
 
   function reveal(id) {
@@ -133,23 +141,25 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
   }
 
   zoomButtons.fit.addEventListener("click", () => zoomTo(1));
-  zoomButtons.in.addEventListener("click", () => zoomTo(shown.grid.scale * STEP));
-  zoomButtons.out.addEventListener("click", () => zoomTo(shown.grid.scale / STEP));
+  zoomButtons.in.addEventListener("click", () => zoomBy(STEP));
+  zoomButtons.out.addEventListener("click", () => zoomBy(1 / STEP));
   root.addEventListener(
     "wheel",
     (event) => {
       if (!shown || !(event.ctrlKey || event.metaKey)) return;
       event.preventDefault();
       const { left, top } = root.getBoundingClientRect();
-      zoomTo(shown.grid.scale * (event.deltaY < 0 ? STEP : 1 / STEP), [event.clientX - left, event.clientY - top]);
+      zoomBy(event.deltaY < 0 ? STEP : 1 / STEP, [event.clientX - left, event.clientY - top]);
     },
     { passive: false },
   );
   root.addEventListener("scroll", () => shown && root.clientHeight && Math.abs(root.scrollTop - shown.top) > 0.5 * MARGIN * root.clientHeight && paint());
   dragToScroll(root);
   onKey(root, (event) => {
+    if (!shown || event.ctrlKey || event.metaKey || event.altKey) return;
     if (presenting() && SIDEWAYS.includes(event.key)) return; // the next tab (present.js)
-    if (event.key === "+" || event.key === "-") zoomTo(shown.grid.scale * (event.key === "+" ? STEP : 1 / STEP));
+    if (event.key === "Escape" && picked === 0) return; // the end of the presentation
+    if (event.key === "+" || event.key === "-") zoomBy(event.key === "+" ? STEP : 1 / STEP);
     const target = event.key === "+" || event.key === "-" ? null : neighbour(nodes, selected, event.key);
     if (target === undefined) return;
     event.preventDefault();

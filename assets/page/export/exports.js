@@ -60,10 +60,11 @@ function whole(elements) {
 
 // Whether an element is on the page, if need be in another tab.
 function isThere(element) {
+  if (!element?.isConnected || getComputedStyle(element).visibility === "hidden") return false;
   for (let at = element; at && at !== document.body; at = at.parentElement) {
     if (at.getAttribute("role") !== "tabpanel" && getComputedStyle(at).display === "none") return false;
   }
-  return Boolean(element);
+  return true;
 }
 
 export function onScreen(element) {

@@ -10,7 +10,9 @@ import { createSheet } from "./sheet.js";
 const FIELDS = "input, textarea, select, [contenteditable='true'], [role='listbox'], [role='combobox'], [role='radio'], [role='textbox'], dialog";
 const WITH_KEYS = "table, [role='grid'], [role='treegrid'], [role='tree'], [role='menu'], [role='tablist'], [role='spinbutton']";
 const BUTTONS = "button, a, summary, [role='button']";
+const STRIP = "[role='slider']"; // the time strip, which its keys move, whether or not there are shortcuts
 const SIDEWAYS = ["ArrowLeft", "ArrowRight"];
+const OF_STRIP = [...SIDEWAYS, "Home", "End"];
 const EVERYWHERE = ["?", "r"]; // keys that no element but a field uses
 const RUN = "body:not(.ax-embed) #ax-run"; // its button, also where presenting hides it; pages without a server have none
 // Keys, and the key of the text that explains them.
@@ -42,8 +44,9 @@ export function listenToShortcuts({ play, left, right, home, end, help }) {
     if (isSent(event)) return run();
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     const action = actions[key];
-    if (state.off || !action || event.defaultPrevented || isComposing(event) || event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key !== "?")) return;
+    if (!action || event.defaultPrevented || isComposing(event) || event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key !== "?")) return;
     const target = event.target instanceof Element ? event.target : document.body;
+    if (state.off && !(OF_STRIP.includes(key) && target.closest(STRIP))) return;
     if (target.closest(FIELDS) || (!EVERYWHERE.includes(key) && isUsed(key, target))) return;
     event.preventDefault();
     action();
@@ -65,7 +68,7 @@ function run() {
 function isUsed(key, target) {
   if (presenting() && SIDEWAYS.includes(key)) return false;
   if (target.closest(WITH_KEYS) || (key === " " && target.closest(BUTTONS))) return true;
-  if (target.closest("[role='slider']")) return false; // the time strip, which these keys move
+  if (target.closest(STRIP)) return false;
   for (let box = target; box && box !== document.body; box = box.parentElement) if (scrolls(box, SIDEWAYS.includes(key))) return true;
   return false;
 }

@@ -12,10 +12,11 @@ const button = (key, attributes = {}) => el("button", { type: "button", class: "
 
 // The element of an exercise. `lesson`: {context, node, fact, onVerdict}: `context()` returns {race, facts, shown}, race being null until it is on
 // screen; `node()` the selected node; `fact` the text of a fact; `onVerdict` is called with whether the answer is right.
+// `solved`: in this or an earlier visit; `answered`: since the lesson was opened, so that the answer may be known.
 // Returns {element, refresh}; `refresh` is called when another race or node is on screen.
-export function createExercise(exercise, lesson, solved) {
+export function createExercise(exercise, lesson, { solved, answered }) {
   const verdict = el("div", { class: "ax-lesson-verdict", role: "status", "aria-live": "polite", "data-part": "lesson-verdict" });
-  const state = { answered: false };
+  const state = { answered };
   const paragraph = (text) => el("p", {}, ...nodesOf(text, lesson.fact));
 
   // Shows a verdict; with the explanation if the answer is right or was asked for.

@@ -21,7 +21,8 @@ const onSheet = () => window.matchMedia(SHEET).matches;
 // `openList` opens the list of lessons. Returns {open, close, isOpen}.
 export function createPanel(openList) {
   const view = createView();
-  const now = { lesson: null, own: false, part: 0, shown: {}, asked: {}, race: null, screen: null, arriving: false, answered: new Set(), framed: null, parts: [] };
+  // race: that of the part, once it was on screen; seen: the race on screen, screen: its view
+  const now = { lesson: null, own: false, part: 0, shown: {}, asked: {}, race: null, seen: null, screen: null, arriving: false, answered: new Set(), framed: null, parts: [] };
 
   // Shows a part of a lesson; `own`: it is from a file; `apply`: whether the page shows what the part is about, `view`: fields of a link, as text, that
   // replace what the part shows.
@@ -74,7 +75,7 @@ export function createPanel(openList) {
 
   // The view of the part is on screen: a moment of its search, what the part is about, and what is still to be predicted.
   function arrive() {
-    if (!now.arriving || !now.lesson || !isThere() || !now.race) return;
+    if (!now.arriving || !now.lesson || !isThere() || !now.race || now.race !== now.seen) return;
     now.arriving = false;
     const { moment, panel, node } = now.shown;
     const selects = (now.asked.node ?? node ?? null) !== null;
@@ -91,18 +92,27 @@ export function createPanel(openList) {
     return Boolean(exercise) && (exercise.kind === "path" || exercise.cover);
   };
 
+  const asks = () => document.body.classList.contains(ASKS);
+
   // Returns whether the verification was not hidden before.
   function cover() {
-    if (document.body.classList.contains(ASKS)) return false;
+    if (asks()) return false;
     document.body.classList.add(ASKS);
     emit("predict", true);
     return true;
   }
 
   function uncover() {
-    if (!document.body.classList.contains(ASKS)) return;
+    if (!asks()) return;
     document.body.classList.remove(ASKS);
     emit("predict", false);
+  }
+
+  // The player has shown the verification, because the race is played or another one is on screen: it is hidden again when the step is back.
+  function leave() {
+    if (!asks()) return;
+    document.body.classList.remove(ASKS);
+    now.arriving = true;
   }
 
   function frame(place) {
@@ -145,7 +155,7 @@ export function createPanel(openList) {
     setText(view.title, spoken(title));
     setText(view.count, say("lesson.count", { at: part + 1, of: lesson.parts.length }));
     const solved = !now.own && progressOf(lesson.name).solved.includes(part);
-    now.parts = [exercise ? createExercise(exercise, { context, fact, onVerdict, node: () => now.screen?.node ?? null, there: isThere }, solved) : null, figure ? createFigure(figure, context) : null].filter(Boolean);
+    now.parts = [exercise ? createExercise(exercise, { context, fact, onVerdict, node: () => now.screen?.node ?? null, there: isThere }, { solved, answered: now.answered.has(part) }) : null, figure ? createFigure(figure, context) : null].filter(Boolean);
     const words = el("div", { class: "ax-lesson-text" }, ...text.map((paragraph) => paragraphOf(paragraph, fact)));
     view.body.replaceChildren(words, view.away, ...now.parts.map(({ element }) => element), ...(ablation ? [offerAblation(onSheet)] : []), ...(reading.length ? [readingList(reading)] : []));
     view.body.scrollTop = 0;
@@ -204,6 +214,8 @@ export function createPanel(openList) {
     renderFold();
   });
   on("shown", ({ race }) => {
+    if (race !== now.seen) leave();
+    now.seen = race;
     if (!now.lesson || race === now.race || race.running || !isShownRace(race)) return;
     now.race = race;
     render();
@@ -216,6 +228,7 @@ export function createPanel(openList) {
     refresh();
     arrive();
   });
+  on("action", (what) => what === "play" && leave());
   onLanguage(render);
   new MutationObserver(() => now.lesson && refresh()).observe(document.body, { attributes: true, attributeFilter: ["class"] }); // colours of the figure
   return { open, close, isOpen: () => now.lesson !== null };

@@ -212,9 +212,12 @@ export function runName(runs, index) {
   return before ? `${method}~${before + 1}` : method;
 }
 
-// The first run that drafts.
-export function draftingRun(race) {
-  return Math.max(0, race.runs.findIndex((run) => run.header.method !== "plain"));
+// The first run that drafts; of a race that has ended, one with steps if there is any.
+export function draftingRun({ runs, running }) {
+  const drafts = ({ header }) => header.method !== "plain";
+  const shows = ({ steps }) => running || steps.length > 0;
+  const places = [(run) => drafts(run) && shows(run), shows, drafts].map((is) => runs.findIndex(is));
+  return Math.max(0, places.find((at) => at >= 0) ?? 0);
 }
 
 // A step that shows much: the longest accepted path, early steps first.

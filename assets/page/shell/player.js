@@ -38,6 +38,7 @@ export function createPlayer(state, changed, missed = () => {}) {
   let before = null; // time of the last frame
   let waiting = 0; // the frame that is asked for
   let wanted = null; // view to open when its race is there
+  let running = false; // whether the race on screen ran when it was last opened
 
   const run = () => state.race.runs[state.run];
   const update = () => {
@@ -51,6 +52,8 @@ export function createPlayer(state, changed, missed = () => {}) {
     if (fresh) reset();
     else if (state.following) follow();
     if (!race.running && state.following) finish();
+    if (!race.running && running) state.speed = replaySpeed(race);
+    running = race.running;
     update();
     openWanted();
   }
@@ -69,10 +72,10 @@ export function createPlayer(state, changed, missed = () => {}) {
   }
 
   function finish() {
+    if (!run().steps.length) state.run = draftingRun(state.race);
     follow();
     selectStep(exampleStep(run()));
     state.following = false;
-    state.speed = replaySpeed(state.race);
   }
 
   const lastStep = () => Math.max(0, run().steps.length - 1);

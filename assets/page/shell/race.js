@@ -15,8 +15,6 @@ import { covered, createPlayer, createState } from "./player.js";
 import { mountStage } from "./stage.js";
 import { TABS } from "./tabs.js";
 
-const always = () => [{}];
-
 // `cards`: the function `mount` of each card, in order; `trigger` sends an event to the server, null without one; `kept`: what cards kept in
 // a saved page, by name.
 export function mountRace(element, props, watch, { cards, trigger = null, kept = {} }) {
@@ -37,11 +35,12 @@ export function mountRace(element, props, watch, { cards, trigger = null, kept =
     player.show(place);
   }
 
-  // Groups of subscribers: "frame" with every frame, "quiet" and "slow" less often during playback; the last two need a step.
+  // Groups of subscribers: "frame" with every frame, "quiet", then "told", and "slow" less often during playback; "quiet" and "slow" need a step.
   function draw(group) {
     if (!state.race.runs.length) return;
     state.view = viewOf(state, covered(state));
     if (state.view || group === "frame") store.notify(group);
+    if (group === "quiet") store.notify("told");
   }
 
   const page = { part, element, state, subscribe: store.subscribe, set: store.set, changed, isMoving, player, showTab, ...pointing(state, store, player) };
@@ -49,8 +48,10 @@ export function mountRace(element, props, watch, { cards, trigger = null, kept =
   mountStage(page);
   for (const mount of cards) mount({ ...page, trigger, kept, open: opener.show, savedPage });
   store.subscribe("frame", () => [covered(state), state.race, state.race.running, state.replaced], markView(part("view-root")));
-  store.subscribe("quiet", () => (state.playing ? null : [state.race.running, ...Object.values(linkedView(state))]), () => emit("view", linkedView(state)));
-  store.subscribe("quiet", always, ({ race, run, step }) => emit("shown", { race, run, step }));
+  const isTold = () => state.view !== null || !state.race.running; // a race that has just begun is told with its first step
+  store.subscribe("told", () => (state.playing || !isTold() ? null : [state.race.running, ...Object.values(linkedView(state))]), () => emit("view", linkedView(state)));
+  store.subscribe("told", () => (isTold() ? [{}] : null), ({ race, run, step }) => emit("shown", { race, run, step }));
+  store.subscribe("told", () => [!state.view], () => (part("view-root").dataset.empty = String(!state.view)));
 
   new ResizeObserver(changed).observe(element);
   new MutationObserver(() => store.set({ dark: isDark() })).observe(document.body, { attributes: true, attributeFilter: ["class"] });
@@ -115,8 +116,8 @@ function placeOf({ race, run, step, node, bigram, tab }) {
   return { method: runName(race.runs, run), step, node, bigram, tab };
 }
 
-// The view on screen, for the address; while it follows a race that runs, without a step.
-function linkedView({ race, run, step, node, bigram, tab, following }) {
-  const place = following ? { step: null, node: null, bigram: null } : { step: step + 1, node, bigram };
+// The view on screen, for the address; while it follows a race that runs, and in a run without steps, without a step.
+function linkedView({ race, run, step, node, bigram, tab, following, view }) {
+  const place = following || !view ? { step: null, node: null, bigram: null } : { step: step + 1, node, bigram };
   return { ...raceIdOf(race), turn: race.source === "run" ? (race.runs[0].turn?.number ?? null) : null, method: runName(race.runs, run), ...place, tab: tab === TABS[0] ? null : tab, settings: race.settings };
 }

@@ -11,6 +11,7 @@ import { engineText, runLabel } from "../record/enginetext.js";
 import { FILTERS, FIRST, NUMBERS, SHOWN, filtered, optionsOf, readSelection, rowsTable, sorted, unpacked, writtenSelection } from "./rows.js";
 
 const MILLISECONDS = { draft_ms: 2, verify_ms: 2, host_ms: 2, tokens_per_second: 1 }; // decimals of numbers that differ from two
+const SETTINGS = ["questions", "max_new_tokens", "budget", "temperature", "top_p", "repeat"]; // of a result set
 
 // Returns {open(link), dialog}; `file` has the packed rows; a link may have the selected `rows` (rows.js).
 export function createResults(file) {
@@ -82,6 +83,7 @@ export function createResults(file) {
     } catch {
       return setText(view.count, say("results.missing"));
     }
+    if (!sheet.body.closest("dialog").open) return; // it was closed before its file had arrived
     const wrong = rows === undefined ? [] : readSelection(data.rows, rows, { chosen, order });
     render();
     if (wrong.length) setText(view.count, sentences(view.count.textContent, ...wrong.map((value) => say("results.unknown", { value: cited(value) }))));
@@ -128,8 +130,9 @@ function textOfValue(name, value) {
 }
 
 // How a result set was measured.
-function howOf({ name, settings, command, versions, commit, date }) {
-  const facts = ["questions", "max_new_tokens", "budget", "temperature", "top_p", "repeat"].filter((key) => settings[key] !== undefined).map((key) => `${key.replaceAll("_", " ")} ${settings[key]}`);
+export function howOf({ name, settings, command, versions, commit, date }) {
+  const said = Object.entries(settings).map(([key, value]) => [key, value === "auto" ? say("results.auto") : value]);
+  const facts = said.filter(([key]) => SETTINGS.includes(key)).map(([key, value]) => `${say(`results.${key}`)} ${value}`);
   const software = [...Object.entries(versions).map((one) => one.join(" ")), `${say("results.commit")} ${commit}`].join(", ");
   return el("section", {}, el("h4", { text: `${name} · ${date}` }), el("p", { class: "ax-dim", text: facts.join(" · ") }), el("p", { class: "ax-dim", text: software }), el("pre", { class: "ax-formula", text: command }));
 }
