@@ -25,9 +25,9 @@ function checkRecorded(header, step, i, where) {
   assert.equal(made.accepted, step.path.length > i + 1 || (choice.rejection ? choice.rejection.residual_probability === null : choice.drafted), where);
   if (header.settings.temperature === 0) return;
   const p = (token) => made.items.find((item) => item.token === token)?.p;
-  close(p(choice.token), choice.probability, `${where}: probability`);
+  assert.equal(p(choice.token), choice.probability, `${where}: probability`);
   choice.top_tokens.forEach((token, k) => {
-    close(p(token), choice.top_probabilities[k], `${where}: top ${k}`);
+    assert.equal(p(token), choice.top_probabilities[k], `${where}: top ${k}`);
   });
   if (!choice.rejection) {
     assert.equal(uniform(keyOf(BigInt(header.seed), BigInt(step.position + 1 + i)), choice.token), choice.draw);

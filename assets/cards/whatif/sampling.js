@@ -105,8 +105,11 @@ function applyTopP(made, limit) {
 }
 
 // A token's probability as the record shows it; null if it does not.
-function recordedP({ token, probability, rejection }, one) {
-  return one === token ? probability : (rejection?.trials[0]?.top_p[rejection.tokens.indexOf(one)] ?? null);
+function recordedP({ token, probability, top_tokens = [], top_probabilities, rejection }, one) {
+  if (one === token) return probability;
+  if (top_tokens.includes(one)) return top_probabilities[top_tokens.indexOf(one)];
+  const p = rejection?.trials.length ? rejection.trials[0].top_p : rejection?.residual;
+  return p?.[rejection.tokens.indexOf(one)] ?? null;
 }
 
 // With the settings of the run, the record says the chosen token's probability, and so the weight of all tokens together, and which of
