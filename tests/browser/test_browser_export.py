@@ -195,7 +195,9 @@ def save_pictures(page: sync_api.Page, names: set[str], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_saved_runs_have_their_numbers_and_the_legend(page: sync_api.Page, tmp_path: Path):
-    words = words_of(drawing_of(saved(page, "runs.svg", tmp_path)))
+    drawing = drawing_of(saved(page, "runs.svg", tmp_path))
+    assert int(drawing.attrib["width"]) > 1.5 * int(drawing.attrib["height"]), "the runs are side by side, as on the page"
+    words = words_of(drawing)
     for word in ("tokens/step", part(page, "runs").locator(".ax-speed").last.inner_text(), "bonus token", "correction token"):
         assert word in words
     assert words.count("?") == "".join(part(page, "runs").locator(".ax-text").all_inner_texts()).count("?")  # no help buttons
@@ -372,6 +374,7 @@ def test_a_page_that_is_saved_during_a_race_plays_the_part_until_then(
     page = live_page
     start(page, "Write a long story about the sea.", 400)
     part(page, "language").select_option("zh")
+    sync_api.expect(page.locator("html")).to_have_attribute("lang", "zh")
     page.wait_for_function("() => document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step').length >= 3")
     file = saved(page, "race.html", tmp_path)
     live.stop(page)

@@ -67,7 +67,7 @@ test("every test has p, q, min(1, p/q) and how u compares", () => {
   assert.deepEqual(rows.map(({ accepted }) => accepted), [false, true]);
   const close = { ...STEP.choices[0], rejection: { trials: [{ ...trial(1, 0.25, 0.3, 0.83331, 0.6), accepted: true }] } };
   assert.equal(testsOf(STEP, close)[0].numbers[3], "0.83331000 ≤ 0.83333333");
-  assert.deepEqual(["0.4312", "0.001234", "0.0002000", "1.517·10⁻⁷", "0", "∞", "–"], [0.43121, 0.0012341, 0.0002, 1.517e-7, 0, Infinity, null].map(precise));
+  assert.deepEqual(["0.4312", "0.001234", "0.0002000", "1.517·10⁻⁷", "9999", "8.191·10⁴", "0", "∞", "–"], [0.43121, 0.0012341, 0.0002, 1.517e-7, 9999.4, 81910, 0, Infinity, null].map(precise));
 });
 
 test("typical acceptance shows the accepted child first, with entropy and threshold", () => {

@@ -42,7 +42,10 @@ export function mount({ part, state, player, subscribe }) {
     for (const view of views) scrollTogether(view, views);
     root.replaceChildren(...views.map((view) => view.root));
     root.dataset.many = String(race.runs.length > 3);
-    const picture = () => [...views.flatMap(({ parts }) => [parts.label.parentElement, parts.text]), part("origins")];
+    const picture = () => {
+      const texts = views.map(({ parts }) => [parts.label.parentElement, parts.text]);
+      return [...(root.dataset.many === "true" ? texts.flat() : [texts]), part("origins")];
+    };
     registerExport("runs", { place: () => root, picture, table: () => runsTable(race) });
   });
 

@@ -49,7 +49,7 @@ export function mount({ part, state, player, showTab, subscribe }) {
     render(part, state);
   });
   subscribe("frame", ({ race }) => [race], ({ race }) => {
-    registerExport("strip", { place: () => part("strip"), picture: () => [part("strip")] });
+    registerExport("strip", { place: () => part("strip"), picture: () => [part("strip"), part("origins")] });
     registerExport("steps", { place: () => part("strip"), table: () => stepsTable(race) });
   });
 }

@@ -16,7 +16,7 @@ export function offerExport(name, { group, title, at, picture = false, table = f
 
 // What an entry contains now:
 //   place: returns the element that must be on the page for it, null if it cannot be saved now; a picture is only made of what is on screen
-//   picture: returns the elements of the picture, from top to bottom; null for one that is not drawn yet
+//   picture: returns the elements of the picture, from top to bottom, rows of them as lists; null for one that is not drawn yet
 //   table: returns its rows, the header first
 export function registerExport(name, { place, picture = null, table = null }) {
   contents.set(name, { place, picture, table });
@@ -54,7 +54,8 @@ export function tableOf(name) {
   return contents.get(name).table();
 }
 
-function whole(elements) {
+function whole(picture) {
+  const elements = picture.flat(Infinity);
   return elements.every(Boolean) && elements.some(onScreen);
 }
 

@@ -6,7 +6,7 @@ import { cssToken, svg } from "../core/dom.js";
 import { textShape, textShapes, widthOf } from "./svgtext.js";
 
 const MARGIN = 16; // pixels around the picture
-const GAP = 8; // pixels between its parts
+const GAP = { y: 8, x: 18 }; // pixels between its parts
 const TITLE = { fontStyle: "normal", fontWeight: "650", fontSize: "17px", height: 26 };
 const LARGEST = 16000; // maximum width and height in pixels that every browser supports
 const PAINTED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity"];
@@ -18,21 +18,32 @@ export function registerDrawing(element, draw) {
   drawings.set(element, draw);
 }
 
-// One SVG with a title and the elements below each other, on the background of a card.
+// One SVG with a title and the elements below each other, on the background of a card. A list in place of an element is a row of elements, a list
+// in such a row a column.
 export async function drawingOf(title, elements) {
-  const parts = (await Promise.all(elements.map(drawPart))).filter(({ height }) => height);
+  const { shapes, ...size } = await drawAll(elements, "y");
   const font = { ...TITLE, fontFamily: cssToken("--ax-sans") };
-  const width = Math.ceil(Math.max(widthOf(title, font), ...parts.map((part) => part.width)) + 2 * MARGIN);
-  let y = MARGIN + TITLE.height;
-  const placed = parts.map(({ shapes, height }) => {
-    const group = svg("g", { transform: `translate(${MARGIN} ${short(y)})` }, ...shapes);
-    y += Math.ceil(height) + GAP;
-    return group;
-  });
-  const height = Math.ceil(y - GAP + MARGIN);
+  const width = Math.ceil(Math.max(widthOf(title, font), size.width) + 2 * MARGIN);
+  const top = MARGIN + TITLE.height;
+  const placed = [svg("g", { transform: `translate(${MARGIN} ${top})` }, ...shapes)];
+  const height = Math.ceil(top + size.height + MARGIN);
   const card = svg("rect", { width, height, ...paint("fill", cssToken("--ax-card")) });
   const head = svg("text", { x: MARGIN, y: MARGIN + 15, "font-family": font.fontFamily, "font-size": font.fontSize, "font-weight": font.fontWeight, ...paint("fill", cssToken("--ax-ink")), text: title });
   return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "xml:space": "preserve" }, svg("title", { text: title }), card, head, ...placed);
+}
+
+// The drawing of an element, or of a list of them one after the other along an axis: {shapes, width, height}.
+async function drawAll(elements, axis) {
+  if (!Array.isArray(elements)) return drawPart(elements);
+  const parts = (await Promise.all(elements.map((one) => drawAll(one, axis === "y" ? "x" : "y")))).filter(({ height }) => height);
+  const [along, across] = axis === "y" ? ["height", "width"] : ["width", "height"];
+  let end = 0;
+  const shapes = parts.map((part) => {
+    const place = axis === "y" ? [0, end] : [end, 0];
+    end += Math.ceil(part[along]) + GAP[axis];
+    return svg("g", { transform: `translate(${place.map(short).join(" ")})` }, ...part.shapes);
+  });
+  return { shapes, [along]: Math.max(0, end - GAP[axis]), [across]: Math.max(0, ...parts.map((part) => part[across])) };
 }
 
 export function svgText(drawing) {

@@ -10,12 +10,12 @@ const LISTED = 6; // tokens of a residual distribution
 const RIVALS = 2; // tokens that a draw is compared with
 const TESTED = 5; // most probable children of a node that typical acceptance tested
 
-// Four significant digits; numbers below a millionth in scientific notation.
+// Four significant digits; very small and large numbers in scientific notation.
 export function precise(value) {
   if (value === null || value === undefined) return "–";
   if (value === 0) return "0";
   if (!Number.isFinite(value)) return "∞";
-  return value < 1e-6 ? scientific(value, 3) : value.toPrecision(4);
+  return value < 1e-6 || value >= 9999.5 ? scientific(value, 3) : value.toPrecision(4);
 }
 
 // "block", "rejection", "typical", "draw" or "greedy"; "unrecorded" for a test of every child that a record of an older version lacks.
