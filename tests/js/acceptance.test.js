@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { drawText, losslessText, precise, residualDraw, residualText, testText, testsOf, verificationKind } from "../../assets/page/record/acceptance.js";
+import { drawText, losslessText, precise, prefixTests, residualDraw, residualText, testText, testsOf, verificationKind } from "../../assets/page/record/acceptance.js";
 import { nodeFacts, targetFacts } from "../../assets/cards/node/card.js";
 import { nodesTable } from "../../assets/cards/nodes/card.js";
 import { renderResidual } from "../../assets/cards/residual/card.js";
@@ -245,6 +245,7 @@ test("block verification shows a test per prefix, a token accepted with a longer
   ]);
   assert.deepEqual(rows.map(({ cells }) => heads.length - cells.length), [0, 0, 0, 1]);
   assert.deepEqual(rows.at(-1).cells.slice(4, 8), [precise(CHAIN.choices.at(-1).probability), "residual 1.000", "", precise(CHAIN.choices.at(-1).draw)]);
+  assert.deepEqual(prefixTests(CHAIN).map(({ w }) => w), [1, 0.4, 0.6]);
   assert.match(testText(CHAIN, CHAIN.choices[0], 1), /did not pass, u = 0.6000 > 0.2500, but a longer one did/);
   assert.match(testText(CHAIN, CHAIN.choices[2], 3), /neither the prefix.*0.7000 > 0.1200/);
   const draw = residualDraw(CHAIN, own);

@@ -162,6 +162,7 @@ test("a predicted path is compared with the accepted path of the record", () => 
   assert.equal(judgePath(accepted, at(16)).kind, "right");
   assert.deepEqual({ ...judgePath(accepted.slice(0, 1), at(16)), answer: null }, { right: false, kind: "short", answer: null, agreed: 1 });
   assert.equal(judgePath([1], at(16)).kind, "leaves");
+  assert.equal(judgePath([], at(16)).kind, "none");
   assert.equal(judgePath([...accepted, 20], at(16)).kind, "leaves");
 });
 

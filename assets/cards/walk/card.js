@@ -33,6 +33,7 @@ export function renderWalk(part, step, header) {
   setText(part("walk-intro"), say(`walk.intro.${kind}`));
   part("walk-keys").hidden = !COMPARED.includes(kind);
   const bars = barsOf(step, kind);
+  setText(part("walk-excess-name"), say(kind === "block" ? "residual.excess.weighted" : "residual.excess"));
   for (const name of ["excess", "residual"]) part(`walk-${name}`).hidden = !bars[name];
   part("walk-head").replaceChildren(...headCells(HEADS[kind] ?? OTHERWISE));
   body.replaceChildren(...(kind === "block" ? prefixRows(step, names) : step.choices.flatMap((choice, i) => ROWS[kind]?.(step, i, kind, names, header) ?? walkRow(step, choice, i, names))));
@@ -55,10 +56,11 @@ function headCells(names) {
 }
 
 // Which bars the rows have besides p and q: of what p has more than q, and of the residual probability.
-function barsOf({ choices, block }, kind) {
-  const tests = kind === "block" ? block.tests : choices.flatMap(({ rejection }) => rejection?.trials ?? []);
+function barsOf(step, kind) {
+  const { choices, block } = step;
+  const tests = kind === "block" ? prefixTests(step) : choices.flatMap(({ rejection }) => rejection?.trials ?? []);
   const residual = kind === "block" ? block.q.length > 0 : choices.some(({ rejection }) => rejection?.trials.length && rejection.residual_probability !== null);
-  return { excess: tests.some(({ p, q }) => p > q), residual };
+  return { excess: tests.some(({ w = 1, p, q }) => w * p > q), residual };
 }
 
 // The tests of the children at a choice, and the token that was drawn if none was accepted.
@@ -101,13 +103,13 @@ function placed({ tree, choices }, i, rows, names) {
   return rows;
 }
 
-function testRow(tree, { node, accepted, typical, passed, p, q, numbers }, kind, top, names) {
+function testRow(tree, { node, accepted, typical, passed, p, q, w, numbers }, kind, top, names) {
   const verdict = accepted ? (passed === false ? "longer" : "drafted") : typical ? "shorter" : "rejected";
   return el(
     "tr",
     { "data-node": node },
     el("td", {}, el("code", { text: names.get(tree.tokens[node]) })),
-    COMPARED.includes(kind) ? el("td", {}, shares({ p, q }, top)) : null,
+    COMPARED.includes(kind) ? el("td", {}, shares({ p, q, w }, top)) : null,
     ...numbers.map((text) => el("td", { class: "ax-num", text })),
     el("td", {}, chip(accepted, `walk.${verdict}`)),
   );

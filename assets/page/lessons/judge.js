@@ -47,7 +47,7 @@ export function judgePath(predicted, { race, shown }) {
   const differs = predicted.findIndex((node, i) => node !== answer[i]);
   const agreed = differs < 0 ? predicted.length : differs;
   const right = agreed === answer.length && predicted.length === answer.length;
-  return { right, kind: right ? "right" : agreed < predicted.length ? "leaves" : "short", answer, agreed };
+  return { right, kind: right ? "right" : agreed < predicted.length ? "leaves" : agreed ? "short" : "none", answer, agreed };
 }
 
 const MEASURES = {

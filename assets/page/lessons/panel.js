@@ -134,7 +134,7 @@ export function createPanel(openList) {
   const fact = (name) => shownValue(resolved(name, context()), now.lesson.facts[name]);
 
   function onVerdict(right, over) {
-    now.answered.add(now.part);
+    if (over || right) now.answered.add(now.part);
     if (right && !now.own) note(now.lesson.name, "solved", now.part);
     if (over || right) {
       uncover();

@@ -2,8 +2,8 @@
 
 import { el } from "../core/dom.js";
 
-// `of`: the target's p, the draft's q and the residual probability, as far as they are known; what p has more of than q is framed. `top`: the
-// probability that fills the width.
+// `of`: the target's p, the draft's q and the residual probability, as far as they are known; what w·p has more of than q is framed, with the weight
+// w of a prefix in block verification and else 1. `top`: the probability that fills the width.
 export function shares(of, top) {
   const bar = (name, value, from = 0) => {
     const made = el("i", { class: `ax-share-${name}` });
@@ -12,6 +12,7 @@ export function shares(of, top) {
     return made;
   };
   const known = ["p", "q", "residual"].filter((name) => (of[name] ?? null) !== null).map((name) => bar(name, of[name]));
-  if ((of.q ?? null) !== null && of.p > of.q) known.splice(2, 0, bar("excess", of.p - of.q, of.q));
+  const excess = (of.w ?? 1) * of.p - (of.q ?? Infinity);
+  if (excess > 0) known.splice(2, 0, bar("excess", excess, of.q));
   return el("div", { class: "ax-share-bars", "aria-hidden": "true" }, ...known);
 }

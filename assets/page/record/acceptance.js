@@ -28,10 +28,10 @@ export function verificationKind({ tree, choices, block }, { lossless, method_se
   return tested && tree.tokens.length > 1 ? "unrecorded" : drawn ? "draw" : "greedy";
 }
 
-// The tests of the prefixes of a chain, a row per drafted token: {node, p, q, numbers, accepted, passed}; `accepted`: whether the token is
-// part of the text, perhaps because a longer prefix passed.
+// The tests of the prefixes of a chain, a row per drafted token: {node, p, q, w, numbers, accepted, passed}; `accepted`: whether the token is
+// part of the text, perhaps because a longer prefix passed; w: the weight of the prefix before it.
 export function prefixTests({ block, path }) {
-  return block.tests.map((one) => ({ ...one, accepted: path.includes(one.node), numbers: [one.p, one.q, one.weight, one.left].map(precise).concat(comparison(one.uniform, one.passed, one.passes)) }));
+  return block.tests.map((one, i) => ({ ...one, w: i ? block.tests[i - 1].weight : 1, accepted: path.includes(one.node), numbers: [one.p, one.q, one.weight, one.left].map(precise).concat(comparison(one.uniform, one.passed, one.passes)) }));
 }
 
 // The tests at a choice, a row per child: {node, accepted, p, q, numbers}; `numbers` are texts, in the order of the columns.
