@@ -474,7 +474,9 @@ def test_commands_are_shown_without_folders() -> None:
     assert results.command(given) == "python -m aded bench --questions q.jsonl --out=b --methods aded --model org/name"
     rows = [{"method": "eagle:head=/a/b/e.safetensors", "label": "EAGLE (head /a/b/e.safetensors, depth 1/2)", "speedup": 1.0}]
     assembled = results.assemble("live", None, {"methods": ["eagle:head=/e.gguf", "rest:corpus=org/name"]}, rows, {"device": "x"})
-    assert assembled["rows"] == [{"method": "eagle:head=e.safetensors", "label": "EAGLE (head e.safetensors, depth 1/2)", "speedup": 1.0}]
+    assert assembled["rows"] == [
+        {"method": "eagle:head=e.safetensors", "label": "EAGLE (head e.safetensors, depth 1/2)", "speedup": 1.0}
+    ]
     assert assembled["settings"]["methods"] == ["eagle:head=e.gguf", "rest:corpus=org/name"]
     assert results.without_folders("see https://a.b/c/d and --out=e") == "see https://a.b/c/d and --out=e"
 
