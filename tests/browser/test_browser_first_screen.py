@@ -55,6 +55,21 @@ def test_the_first_screen_has_run_the_runs_the_tree_and_the_player(
             check_tab(page, tab, width)
 
 
+def test_a_first_visit_has_a_line_about_the_page_and_closing_it_moves_nothing(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, controls=False) as page:
+        page.set_viewport_size({"width": 1280, "height": 720})
+        page.wait_for_function(CHARTED)
+        assert inside(part(page, "welcome")) and inside(part(page, "welcome-tour"))
+        before = part(page, "stage").bounding_box()
+        part(page, "welcome-close").click()
+        sync_api.expect(part(page, "welcome")).to_be_hidden()
+        sync_api.expect(part(page, "stage")).to_be_visible()
+        assert part(page, "stage").bounding_box() == before
+        page.reload()
+        page.wait_for_function(CHARTED)
+        sync_api.expect(part(page, "welcome")).to_be_hidden()
+
+
 @pytest.mark.slow
 def test_every_tab_fits_a_low_screen_whatever_the_race(browser: sync_api.Browser, address: str):
     """Also a race of many runs or with a long verdict: the page need not be scrolled for any part of a step."""
