@@ -263,6 +263,10 @@ def test_no_target_on_a_phone_is_smaller_than_24_pixels_and_no_table_of_the_veri
     with watched_page(browser, address, 390) as page:
         choose_race(page, "Speculative sampling")
         sync_api.expect(part(page, "race-title")).to_have_text("Speculative sampling")
+        sync_api.expect(part(page, "line-methods")).to_be_hidden()
+        part(page, "prompt-toggle").click()
+        for name in ("line-methods", "line-settings", "machine", "rejected"):
+            sync_api.expect(part(page, name)).to_be_visible()
         page.evaluate("() => { for (const box of document.querySelectorAll('details')) box.open = true; }")
         for method in ("speculative", "plain"):
             page.locator(f".ax-run-view[data-method='{method}'] .ax-look").evaluate("e => e.click()")
