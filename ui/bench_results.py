@@ -49,11 +49,12 @@ def pack(folder: Path, dates: Mapping[str, str]) -> dict[str, Any]:
         dates: when the results were committed, by digest, as ``YYYY-MM-DD``; others are None.
 
     Returns:
-        ``fields``, and ``sets`` with their rows as lists of these fields; all numbers are those of the results.
+        ``fields``, and ``sets`` with their rows as lists of these fields; all numbers are those of the results,
+        and paths of files in methods and labels are reduced to file names.
     """
     sets = []
     for path in sorted(folder.glob("*/results.json")):
-        body = json.loads(path.read_text("utf-8"))
+        body = results.without_folders(json.loads(path.read_text("utf-8")))
         if body.get("format") != results.FORMAT or "category" not in (body["rows"] or [{}])[0]:
             continue
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]

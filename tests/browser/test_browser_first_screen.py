@@ -55,6 +55,21 @@ def test_the_first_screen_has_run_the_runs_the_tree_and_the_player(
             check_tab(page, tab, width)
 
 
+def test_a_first_visit_has_a_line_about_the_page_and_closing_it_moves_nothing(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, controls=False) as page:
+        page.set_viewport_size({"width": 1280, "height": 720})
+        page.wait_for_function(CHARTED)
+        assert inside(part(page, "welcome")) and inside(part(page, "welcome-tour"))
+        before = part(page, "stage").bounding_box()
+        part(page, "welcome-close").click()
+        sync_api.expect(part(page, "welcome")).to_be_hidden()
+        sync_api.expect(part(page, "stage")).to_be_visible()
+        assert part(page, "stage").bounding_box() == before
+        page.reload()
+        page.wait_for_function(CHARTED)
+        sync_api.expect(part(page, "welcome")).to_be_hidden()
+
+
 @pytest.mark.slow
 def test_every_tab_fits_a_low_screen_whatever_the_race(browser: sync_api.Browser, address: str):
     """Also a race of many runs or with a long verdict: the page need not be scrolled for any part of a step."""
@@ -248,6 +263,10 @@ def test_no_target_on_a_phone_is_smaller_than_24_pixels_and_no_table_of_the_veri
     with watched_page(browser, address, 390) as page:
         choose_race(page, "Speculative sampling")
         sync_api.expect(part(page, "race-title")).to_have_text("Speculative sampling")
+        sync_api.expect(part(page, "line-methods")).to_be_hidden()
+        part(page, "prompt-toggle").click()
+        for name in ("line-methods", "line-settings", "machine", "rejected"):
+            sync_api.expect(part(page, name)).to_be_visible()
         page.evaluate("() => { for (const box of document.querySelectorAll('details')) box.open = true; }")
         for method in ("speculative", "plain"):
             page.locator(f".ax-run-view[data-method='{method}'] .ax-look").evaluate("e => e.click()")

@@ -209,6 +209,10 @@ def test_a_term_opens_its_explanation_and_escape_closes_it(page: sync_api.Page):
     assert within
     page.keyboard.press("Escape")
     sync_api.expect(box).to_be_hidden()
+    part(page, "origins").locator("[data-term='lossless']").click()
+    box.locator("[data-part='term-lesson']").click()
+    sync_api.expect(box).to_be_hidden()
+    page.wait_for_function("location.hash.includes('lesson=draft-and-verify')")
 
 
 def test_the_method_of_a_run_is_explained_with_its_paper(page: sync_api.Page):

@@ -114,6 +114,7 @@ def test_a_tool_that_was_closed_before_its_file_arrived_is_not_in_the_address(pa
     page.locator("[data-tool='results']").evaluate("e => e.click()")
     sync_api.expect(part(page, "tool-results")).to_be_visible()
     page.keyboard.press("Escape")
+    sync_api.expect(part(page, "more").locator("summary")).to_be_focused()
     page.evaluate("() => window.arrive()")
     page.wait_for_function("() => window.arrived")
     page.keyboard.press("Home")

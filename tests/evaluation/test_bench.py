@@ -472,6 +472,13 @@ def test_the_document_on_vllm_has_the_tables_of_the_results(name) -> None:
 def test_commands_are_shown_without_folders() -> None:
     given = ["bench", "--questions", "/some/where/q.jsonl", "--out=/a/b", "--methods", "aded", "--model", "org/name"]
     assert results.command(given) == "python -m aded bench --questions q.jsonl --out=b --methods aded --model org/name"
+    rows = [{"method": "eagle:head=/a/b/e.safetensors", "label": "EAGLE (head /a/b/e.safetensors, depth 1/2)", "speedup": 1.0}]
+    assembled = results.assemble("live", None, {"methods": ["eagle:head=/e.gguf", "rest:corpus=org/name"]}, rows, {"device": "x"})
+    assert assembled["rows"] == [
+        {"method": "eagle:head=e.safetensors", "label": "EAGLE (head e.safetensors, depth 1/2)", "speedup": 1.0}
+    ]
+    assert assembled["settings"]["methods"] == ["eagle:head=e.gguf", "rest:corpus=org/name"]
+    assert results.without_folders("see https://a.b/c/d and --out=e") == "see https://a.b/c/d and --out=e"
 
 
 BAD_LINES = [

@@ -37,6 +37,7 @@ test("the parts of a token's time add up to its time", () => {
   assert.ok(Math.abs(cost.total - 0.5) < 1e-12);
   assert.equal(sharesText(cost), "draft 10 · verify 60 · KV-cache compaction 10 · update 20 %");
   assert.equal(sharesText(perToken(runStats(run, 0))), "");
+  assert.equal(sharesText(perToken(runStats(run, 1), true)), "verify 60 · host (decoding loop) 40 %"); // plain decoding drafts and updates nothing
 });
 
 test("runs keep their order in the file", () => {

@@ -3,8 +3,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { measuredSpeed } from "../../assets/cards/throughput/card.js";
 import { splitAt } from "../../assets/page/plot/lines.js";
 import { depthOf, expectedTokens, fittedCost, optimum, machineCost, measured, measuredDepth, measuredNodes, forwardPasses, throughputTable } from "../../assets/page/record/estimate.js";
+import "./words.js";
 
 const near = (value, wanted, error = 1e-9) => assert.ok(Math.abs(value - wanted) <= error, `${value} is not ${wanted}`);
 const chain = (depth, accepted, ended = false) => ({
@@ -95,4 +97,11 @@ test("the draft of a draft model takes time in proportion to its depth, that of 
   const [, first, second] = throughputTable({ alpha: 0.5, nodesPerDepth: 1, overhead: 5, perDepth: 0.25 }, () => 10);
   near(second.seconds - first.seconds, 0.25);
   near(measured({ steps, header: { method_settings: {} } }).perDepth, 0);
+});
+
+test("the estimate is beside the measured speed-up, of this run and as the median of its repeats where it differs", () => {
+  const run = (end, repeats) => ({ counts: [30], ends: [end], repeats });
+  assert.match(measuredSpeed(run(2, []), run(3, [])), /measured: 1\.50×$/);
+  assert.match(measuredSpeed(run(2, [2, 2]), run(3, [2.8, 2.6])), /1\.50× in this run, 1\.40× as the median/);
+  assert.equal(measuredSpeed(run(2, []), null), "");
 });

@@ -9,7 +9,7 @@ import { optimum } from "../../assets/page/record/estimate.js";
 import { emptyRace, readLines } from "../../assets/page/record/record.js";
 import { linesOf, setFormat } from "../../assets/page/record/traceformat.js";
 import { acceptedCounts, countsTable } from "../../assets/page/tools/histogram.js";
-import { howOf } from "../../assets/page/tools/results.js";
+import { howOf, nameOf } from "../../assets/page/tools/results.js";
 import { COLUMNS, FILTERS, FIRST, NUMBERS, filtered, optionsOf, readSelection, rowsTable, sorted, unpacked, writtenSelection } from "../../assets/page/tools/rows.js";
 import { FIELDS, measuredRuns, predictions } from "../../assets/page/tools/theory.js";
 import { formatOfPython } from "./pythonformat.js";
@@ -113,6 +113,21 @@ test("a result set whose times mean nothing has none in the table, but its token
   const found = rows.filter(({ set }) => untimed.includes(set));
   assert.ok(found.every((row) => NUMBERS.every((name) => (row[name] === null) === (name !== "tokens_per_step")) && row.speedup_interval === null));
   assert.ok(rows.some(({ set, verify_ms }) => !untimed.includes(set) && verify_ms > 0));
+});
+
+test("every row is named in the user's language, with its options in words", () => {
+  const names = (language) => {
+    speak(language);
+    const found = new Set(rows.map(nameOf));
+    const [unknown] = [{ method: "eagle", variant: "eagle:some_option=a=b" }].map(nameOf);
+    speak("en");
+    return [...found, unknown].join("\n");
+  };
+  const [en, zh] = ["en", "zh"].map(names);
+  for (const text of [en, zh]) assert.doesNotMatch(text, /_|results\.|=(?!b)|cape off|pool warm/);
+  assert.match(en, /^Speculative sampling \(draft length 5, block verification\)$/m);
+  assert.match(en, /^EAGLE \(some option a=b\)$/m);
+  assert.doesNotMatch(zh, /draft|verification|decoding|rescoring|Speculative/);
 });
 
 test("filters offer what the other filters leave, and columns are sorted with missing values last", () => {

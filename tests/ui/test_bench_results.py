@@ -24,7 +24,7 @@ def test_the_packed_results_are_the_committed_ones():
 def test_every_measured_row_and_all_its_figures_are_packed():
     names = [one["name"] for one in PACKED["sets"]]
     for path in bench_results.SOURCE.glob("*/results.json"):
-        body = json.loads(path.read_text("utf-8"))
+        body = results.without_folders(json.loads(path.read_text("utf-8")))
         rows = body.get("rows") or [{}]
         assert (path.parent.name in names) == (body.get("format") == results.FORMAT and "category" in rows[0])
         for one in (one for one in PACKED["sets"] if one["name"] == path.parent.name):
@@ -34,6 +34,7 @@ def test_every_measured_row_and_all_its_figures_are_packed():
     for one in PACKED["sets"]:
         assert date.fromisoformat(one["date"]).isoformat() == one["date"]
         assert re.fullmatch(r"python -m aded bench .+", one["command"])
+    assert not re.search(r'[ =:,"(]/\w+/', json.dumps(PACKED)), "a path instead of a file name"
 
 
 def test_results_without_rows_of_methods_are_left_out_and_unknown_dates_are_none(tmp_path: Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 FORMAT, VERSION = "aded-bench", 1
 FILE_OPTIONS = ("--questions", "--recorded", "--out", "--model")
 """Options whose values may be paths, of which results contain only the file name."""
+FOLDERS = re.compile(r"(?<=[ =:,])/(?:[^/\s,:()]+/)*(?=[^/\s,:()])")
+"""The folders of an absolute path within a label, a method or a command."""
 
 
 def background(target: TargetModel | None = None) -> dict[str, Any]:
@@ -61,7 +64,17 @@ def assemble(
     notice, footprint = getattr(target, "notice", None), getattr(target, "footprint", None)
     if footprint is not None:
         body["footprint"] = asdict(footprint)
-    return {**body, "notice": notice, "settings": dict(settings), **more, "rows": [_rounded(row) for row in rows]}
+    body |= {"notice": notice, "settings": dict(settings), **more, "rows": [_rounded(row) for row in rows]}
+    return without_folders(body)
+
+
+def without_folders(value: Any) -> Any:
+    """A JSON value in which absolute paths after an option are reduced to file names, recursively."""
+    if isinstance(value, str):
+        return FOLDERS.sub("", value)
+    if isinstance(value, Mapping):
+        return {key: without_folders(v) for key, v in value.items()}
+    return [without_folders(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def dumps(results: Mapping[str, Any], indent: int | None = None) -> str:
@@ -70,7 +83,7 @@ def dumps(results: Mapping[str, Any], indent: int | None = None) -> str:
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a ``results.json``.
+    """Read a ``results.json``; methods, labels and command have file names instead of absolute paths.
 
     Raises:
         AdedError: the file is missing or not a results file.
@@ -85,7 +98,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         ) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise AdedError(f"{path} is not a results file; give a results.json from `python -m aded bench --out DIR`") from None
-    return body
+    return without_folders(body)
 
 
 def command(arguments: Sequence[str] | None = None) -> str:

@@ -7,6 +7,8 @@ import { createSave } from "../../page/export/save.js";
 import { engineText } from "../../page/record/enginetext.js";
 import { createOpening } from "../../page/shell/openfile.js";
 
+const NARROW = "(max-width: 860px)"; // as in card.css: methods and settings are below the whole prompt
+
 export function mount({ part, state, subscribe, open, savedPage }) {
   const showPrompt = createPromptLine(part);
   part("race-head").addEventListener("click", (event) => {
@@ -57,7 +59,7 @@ function createPromptLine(part) {
 
   function measure() {
     const whole = line.dataset.whole === "true";
-    toggle.hidden = !whole && !words.textContent.includes("\n") && line.scrollWidth <= line.clientWidth;
+    toggle.hidden = !whole && !window.matchMedia(NARROW).matches && !words.textContent.includes("\n") && line.scrollWidth <= line.clientWidth;
   }
 
   toggle.addEventListener("click", () => unfold(line.dataset.whole !== "true"));

@@ -9,6 +9,7 @@ import { covered, stepsShown } from "../../page/shell/player.js";
 import { FEW, PARTS, acceptanceRate, column, last, plainRun, runStats, speedSpread, stepsDone, targetTokenKind } from "../../page/record/record.js";
 import { engineText } from "../../page/record/enginetext.js";
 import { say } from "../../page/core/words.js";
+import { createWelcome } from "./welcome.js";
 
 const MAX_REJECTED = 4; // rejected tokens that are shown
 const FONTS = { label: "650 15px", speed: "700 23px", figures: "12.5px" }; // of the parts of a head (card.css)
@@ -18,6 +19,7 @@ export function mount({ part, state, player, subscribe }) {
   offerExport("runs", { group: "race", title: "save.runs", at: part("runs"), picture: true, table: true });
   const [root, toggle] = [part("runs"), part("rejected")];
   let views = [];
+  createWelcome(part);
   root.addEventListener("click", (event) => {
     const view = views.find((v) => v.root.contains(event.target));
     if (!view) return;

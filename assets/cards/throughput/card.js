@@ -5,7 +5,7 @@ import { runColour, splitAt } from "../../page/plot/lines.js";
 import { cssToken, el, fitted, fixed, milliseconds, number, setText } from "../../page/core/dom.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
 import { MAX_DEPTH, fittedCost, forwardPasses, machineCost, measured, measuredDepth, measuredNodes, optimum, throughputTable } from "../../page/record/estimate.js";
-import { last } from "../../page/record/record.js";
+import { FEW, last, plainRun, speedSpread } from "../../page/record/record.js";
 import { engineText } from "../../page/record/enginetext.js";
 import { say, sentences } from "../../page/core/words.js";
 
@@ -31,7 +31,7 @@ function renderThroughput(part, Plotly, race, run, dark) {
   const table = throughputTable(found, seconds);
   const nodes = measuredNodes(known, points);
   const deepest = measuredDepth(found, table, nodes);
-  setText(part("throughput-sentence"), throughputSentence(run, found, table, deepest));
+  setText(part("throughput-sentence"), throughputSentence(run, found, table, deepest, measuredSpeed(run, plainRun(race))));
   setText(part("throughput-source"), say(known ? "throughput.machine" : "throughput.fitted", { device: fitted(engineText(run.header.device), 60) }));
   part("throughput-rows").replaceChildren(...table.slice(0, 13).map((row) => tableRow(row, found.points, deepest)));
   exportThroughput(part, points, seconds, table, found.points);
@@ -62,9 +62,18 @@ function depthsTable(table, points) {
   return [["depth", "expected_tokens", "measured_tokens", "measured_steps", "nodes", "seconds", "speedup"], ...rows];
 }
 
-function throughputSentence(run, { alpha, nodesPerDepth }, table, deepest) {
+// The measured speed-up over plain decoding, for the sentence of the estimate: of this run, and the median with its repeats where it differs.
+export function measuredSpeed(run, base) {
+  const tokens = (one) => last(one.counts, 0);
+  if (!base || Math.min(tokens(run), tokens(base)) < FEW) return "";
+  const now = fixed((last(base.ends) * tokens(run)) / (last(run.ends) * tokens(base)), 2);
+  const median = fixed(speedSpread(run, base)?.[1] ?? Number(now), 2);
+  return now === median ? say("throughput.run", { now }) : say("throughput.runs", { now, median });
+}
+
+function throughputSentence(run, { alpha, nodesPerDepth }, table, deepest, measuredText) {
   const { best, slower } = optimum(table);
-  const values = { name: run.label, alpha: alpha.toFixed(2), nodes: nodesPerDepth.toFixed(1), depth: best.depth, ratio: fixed(best.ratio, 2) };
+  const values = { name: run.label, alpha: alpha.toFixed(2), nodes: nodesPerDepth.toFixed(1), depth: best.depth, ratio: fixed(best.ratio, 2), measured: measuredText };
   const kind = best.ratio < 1 ? "never" : best.depth === MAX_DEPTH ? "deeper" : "best";
   const slowerText = slower === null ? say("throughput.always", { depth: MAX_DEPTH }) : say("throughput.slower", { depth: slower });
   return sentences(say("throughput.alpha", values), say(`throughput.${kind}`, values), kind === "best" ? slowerText : "", deepest < MAX_DEPTH ? say("throughput.beyond", { depth: deepest }) : "");

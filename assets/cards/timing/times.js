@@ -15,7 +15,7 @@ export function createStepTimes(root) {
   }
 
   function render(state) {
-    const costs = views.map(({ run }) => perToken(runStats(run, stepsDone(run, state.time))));
+    const costs = views.map(({ run }) => perToken(runStats(run, stepsDone(run, state.time)), isPlain(run)));
     const most = Math.max(...costs.map((cost) => cost.total));
     for (const [i, view] of views.entries()) renderRow(view, costs[i], most);
     const picture = () => [root, root.nextElementSibling];
@@ -29,17 +29,25 @@ function timesTable(runs, costs) {
   return [["method", ...names.map((name) => `${partName(name)}_seconds_per_token`)], ...costs.map((cost, i) => [runName(runs, i), ...names.map((name) => cost[name])])];
 }
 
-// Seconds per token, by part, from the statistics of a run.
-export function perToken(now) {
+// Seconds per token, by part, from the statistics of a run. `plain`: without a draft; beside the forward pass there is only the decoding loop on the host.
+export function perToken(now, plain = false) {
   const cost = Object.fromEntries(PARTS.map((part) => [part, now.tokens ? now[part] / now.tokens : 0]));
-  return { ...cost, total: PARTS.reduce((sum, part) => sum + cost[part], 0) };
+  return { ...cost, total: PARTS.reduce((sum, part) => sum + cost[part], 0), plain };
 }
+
+// The parts that are shown: [name, seconds per token, key of the text].
+function shownParts({ plain, total, ...cost }) {
+  if (!plain) return PARTS.map((part) => [part, cost[part], `part.${part}`]);
+  return [["verify", cost.verify, "part.verify"], ["host", total - cost.verify, "part.host"]];
+}
+
+const isPlain = ({ header }) => header.method === "plain";
 
 function createRow(run) {
   const view = {
     run,
     value: el("span", { class: "ax-times-value" }),
-    bar: el("div", { class: "ax-split", "aria-hidden": "true" }, ...PARTS.map((part) => el("i", { class: `ax-${part}` }))),
+    bar: el("div", { class: "ax-split", "aria-hidden": "true" }, ...shownParts({ plain: isPlain(run) }).map(([part]) => el("i", { class: `ax-${part}` }))),
     shares: el("span", { class: "ax-shares" }),
   };
   const label = el("span", { class: "ax-times-label", text: run.label });
@@ -49,9 +57,9 @@ function createRow(run) {
 }
 
 function renderRow({ bar, value, shares }, cost, most) {
-  for (const [i, part] of PARTS.entries()) {
-    bar.children[i].style.width = most ? `${(100 * cost[part]) / most}%` : "0";
-    bar.children[i].title = `${say(`part.${part}`)} ${milliseconds(cost[part])}`;
+  for (const [i, [, seconds, key]] of shownParts(cost).entries()) {
+    bar.children[i].style.width = most ? `${(100 * seconds) / most}%` : "0";
+    bar.children[i].title = `${say(key)} ${milliseconds(seconds)}`;
   }
   setText(value, cost.total ? milliseconds(cost.total) : "–");
   setText(shares, sharesText(cost));
@@ -59,7 +67,7 @@ function renderRow({ bar, value, shares }, cost, most) {
 
 // The shares of all parts that took time, in percent.
 export function sharesText(cost) {
-  const words = PARTS.filter((part) => cost[part] > 0).map((part) => `${say(`part.${part}`)} ${percent(cost[part] / cost.total)}`);
+  const words = shownParts(cost).filter(([, seconds]) => seconds > 0).map(([, seconds, key]) => `${say(key)} ${percent(seconds / cost.total)}`);
   return words.length ? `${words.join(" · ")} %` : "";
 }
 

@@ -2,7 +2,9 @@
 
 import { el } from "../core/dom.js";
 import { on } from "../core/events.js";
+import { pageFiles } from "../core/files.js";
 import { keysOf, say } from "../core/words.js";
+import { followLesson } from "../shell/lessons.js";
 import { createSheet } from "./sheet.js";
 import { createShortcutSheet } from "./shortcuts.js";
 import { createTour } from "./tour.js";
@@ -55,9 +57,20 @@ function listenForTerms() {
 function show(box, word) {
   const name = word.dataset.term;
   box.replaceChildren(el("strong", { text: say(`term.${name}`) }), el("p", { text: say(`term.${name}.text`) }));
+  if (name === "lossless" && pageFiles().lessons) box.append(lessonButton(box));
   box.showPopover();
   const at = word.getBoundingClientRect();
   const below = at.bottom + EDGE + box.offsetHeight < window.innerHeight;
   box.style.left = `${Math.max(EDGE, Math.min(at.left, window.innerWidth - box.offsetWidth - EDGE))}px`;
   box.style.top = `${below ? at.bottom + EDGE : Math.max(EDGE, at.top - EDGE - box.offsetHeight)}px`;
+}
+
+// The lesson that explains why the text stays the same.
+function lessonButton(box) {
+  const button = el("button", { type: "button", class: "ax-pill ax-small-pill", "data-part": "term-lesson", text: say("term.lesson") });
+  button.addEventListener("click", () => {
+    box.hidePopover();
+    followLesson({ lesson: "draft-and-verify" });
+  });
+  return button;
 }

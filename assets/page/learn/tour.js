@@ -9,6 +9,7 @@ import { onLanguage, say, sayOr } from "../core/words.js";
 const TOURING = "ax-touring";
 const RENDERED = 150; // milliseconds until a requested step is on screen
 const PHONE = "(max-width: 640px)"; // as in the style sheets
+const KEYS = "(hover: hover)"; // what is used with a pointer probably has keys too
 
 export function createTour(opener) {
   const tour = { at: -1, done: new Set(), place: null, seen: null, moved: null };
@@ -46,7 +47,7 @@ export function createTour(opener) {
     frame(null);
     view.card.hidden = true;
     document.body.classList.remove(TOURING);
-    opener.focus({ preventScroll: true });
+    opener.closest("details").querySelector("summary").focus({ preventScroll: true });
   }
 
   function frame(place) {
@@ -74,7 +75,7 @@ export function createTour(opener) {
     setText(view.text, (onPhone() && sayOr(`tour.${name}.phone`, null)) || say(`tour.${name}.text`));
     setText(view.farewell, last ? say(canRun() ? "tour.end.run" : "tour.end.alone") : "");
     setText(view.moved, tour.moved ? say("tour.moved", { step: tour.moved.step + 1, name: tour.seen.race.runs[tour.moved.run].label }) : "");
-    setText(view.task, task ? `${waits ? "" : "✓ "}${say(`tour.${name}.task`)}` : "");
+    setText(view.task, task ? `${waits ? "" : "✓ "}${taskText(name)}` : "");
     view.task.dataset.done = String(!waits);
     setText(view.next, say(last ? "tour.end" : waits ? "tour.skip" : "tour.next"));
     toggleClass(view.next, "ax-quiet", Boolean(waits));
@@ -119,6 +120,11 @@ export function createTour(opener) {
 function blockOf(place, card) {
   if (card.getBoundingClientRect().top < window.innerHeight / 4) return "end";
   return place.getBoundingClientRect().height > window.innerHeight / 4 ? "start" : "center";
+}
+
+function taskText(name) {
+  const touch = window.matchMedia(KEYS).matches ? null : sayOr(`tour.${name}.task.touch`, null);
+  return touch ?? say(`tour.${name}.task`);
 }
 
 function onPhone() {

@@ -2,14 +2,16 @@
 
 // A menu closes when something in it was pressed, and with Escape.
 export function closeMenu(menu) {
-  menu.addEventListener("click", (event) => {
-    if (event.target.closest(".ax-menu-list button")) menu.open = false;
-  });
+  const close = () => {
+    menu.open = false;
+    menu.querySelector("summary").focus({ preventScroll: true });
+  };
+  // Before the entry acts: a dialog that it opens gives the focus back to the menu.
+  menu.addEventListener("click", ({ target }) => target.closest(".ax-menu-list button") && close(), true);
   menu.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !menu.open) return;
     event.preventDefault();
-    menu.open = false;
-    menu.querySelector("summary").focus({ preventScroll: true });
+    close();
   });
 }
 

@@ -7,7 +7,7 @@ import { say, sayOr, sentences } from "../core/words.js";
 import { csv } from "../export/csv.js";
 import { download } from "../export/save.js";
 import { createSheet } from "../learn/sheet.js";
-import { engineText, runLabel } from "../record/enginetext.js";
+import { engineText } from "../record/enginetext.js";
 import { FILTERS, FIRST, NUMBERS, SHOWN, filtered, optionsOf, readSelection, rowsTable, sorted, unpacked, writtenSelection } from "./rows.js";
 
 const MILLISECONDS = { draft_ms: 2, verify_ms: 2, host_ms: 2, tokens_per_second: 1 }; // decimals of numbers that differ from two
@@ -119,7 +119,14 @@ function cellOf(row, name) {
   return el("td", { class: "ax-num" }, text, interval && value !== 1 ? el("span", { class: "ax-dim ax-tool-interval", text: ` [${interval.map((end) => number(end)).join(", ")}]` }) : null);
 }
 
-const nameOf = ({ method, label }) => runLabel({ method, label });
+// The method with its options in the user's language, from `name:option=value:option=value`; an unknown option is named by its key.
+export function nameOf({ method, variant }) {
+  const options = variant.split(":").slice(1).map((text) => {
+    const [key, value] = text.split(/=(.*)/);
+    return sayOr(`results.option.${key}.${value}`, null) ?? `${sayOr(`results.option.${key}`, key.replaceAll("_", " "))} ${value}`;
+  });
+  return options.length ? say("run.options", { method: textOfValue("method", method), options: options.join(say("results.comma")) }) : textOfValue("method", method);
+}
 
 // A value of a property in the user's language.
 function textOfValue(name, value) {

@@ -7,7 +7,7 @@ import { createResults } from "./results.js";
 
 export const TOOLS = ["calculator", "results"];
 
-// `results`: the file of the benchmark results; `focus`: focuses what opens the tools. Returns {open(name, link), close}.
+// `results`: the file of the benchmark results; `focus`: focuses what opens the tools, if the dialog cannot give the focus back. Returns {open(name, link), close}.
 export function createTools(results, focus) {
   const makers = { calculator: createCalculator, results: () => createResults(results) };
   const made = {};
@@ -19,7 +19,7 @@ export function createTools(results, focus) {
       if (shown !== name) return;
       shown = null;
       emit("tool", null);
-      focus();
+      if (document.activeElement === document.body) focus();
     });
     return tool;
   }
