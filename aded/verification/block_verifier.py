@@ -127,7 +127,7 @@ def draft_distributions(tree: DraftTree) -> torch.Tensor:
     """The distribution that each drafted token was drawn from, float64 ``[n, vocab]``."""
     assert tree.sampled_from is not None
     q, rows = tree.sampled_from.distributions, tree.sampled_from.rows[1:]
-    return q if np.array_equal(rows, np.arange(len(q))) else q[rows.tolist()]  # type: ignore[no-any-return]
+    return q if np.array_equal(rows, np.arange(len(q))) else q[rows.tolist()]
 
 
 def test_prefixes(
