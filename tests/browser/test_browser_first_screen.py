@@ -207,6 +207,13 @@ def test_nothing_moves_when_a_message_about_a_race_appears(browser: sync_api.Bro
                 sync_api.expect(part(page, name)).to_be_visible()
         page.locator("#ax-notice [data-part='close']").click()
         sync_api.expect(page.locator("#ax-notice .ax-notice")).to_be_hidden()
+        says = "[['notice.preparing', { name: 'Blockwise decoding', run: 4, runs: 6 }], ['notice.compiling', {}]]"
+        page.evaluate(f"AdedExplorer.emit('notice', {{ kind: 'busy', messages: {says}, fraction: null }})")
+        sync_api.expect(notice(page)).to_contain_text("(once per machine)")
+        drawn(page)
+        assert page.locator("#ax-notice [data-part='text']").evaluate("e => e.scrollWidth <= e.clientWidth"), "it is whole"
+        assert part(page, "stage").bounding_box() == before
+        assert page.evaluate(BELOW_NOTICE) == []
         for busy in (True, False):
             page.evaluate("busy => AdedExplorer.emit('busy', busy)", busy)
             sync_api.expect(part(page, "view-root")).to_have_attribute("aria-busy", str(busy).lower())

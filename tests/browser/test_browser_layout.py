@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,66 @@ def test_while_presenting_a_message_about_the_race_covers_nothing(browser: sync_
         link, message = box_of(part(page, "note")), box_of(page.locator("#ax-notice .ax-notice"))
         assert not any(overlap(one, box_of(below)) for one in (link, message) for below in content)
         assert not overlap(link, message)
+
+
+WRAPPED = "all => all.filter(e => e.offsetHeight > 1.5 * parseFloat(getComputedStyle(e).lineHeight)).map(e => e.textContent)"
+"""Texts that take more than one line."""
+
+
+def test_while_presenting_all_of_six_runs_are_in_view_and_the_tree_has_the_height(
+    browser: sync_api.Browser, address: str, tmp_path: Path
+):
+    """The table of the beam search is below the fold; outside of the presentation no name of a fact of a node takes two lines."""
+    race = json.loads(next((ASSETS / "traces").glob("*which-layer-knows.json")).read_text("utf-8"))
+    race["lanes"] += race["lanes"]
+    (tmp_path / "six.json").write_text(json.dumps(race))
+    with watched_page(browser, address, controls=False) as page:
+        page.set_viewport_size({"width": 1280, "height": 720})
+        open_file(page, tmp_path / "six.json")
+        sync_api.expect(page.locator(".ax-run-view")).to_have_count(6)
+        select_run(page, "eagle")
+        assert page.locator(".ax-facts dt").evaluate_all(WRAPPED) == []
+        part(page, "present").click()
+        drawn(page)
+        above, below = box_of(part(page, "verdict"))["bottom"], box_of(part(page, "stage"))["top"]
+        rows = [box_of(row) for row in page.locator(".ax-run-view").all()]
+        assert all(above <= row["top"] and row["bottom"] <= below for row in rows)
+        panel = box_of(page.locator("#ax-panel-draft"))
+        assert box_of(part(page, "levels-card"))["top"] >= panel["bottom"]
+        assert abs(box_of(part(page, "tree-card"))["bottom"] - panel["bottom"]) < 1
+        part(page, "levels-card").locator("summary").click()
+        sync_api.expect(part(page, "levels-rows")).to_be_in_viewport()
+
+
+def test_while_presenting_a_prediction_takes_two_rows_and_the_tree_is_readable(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, controls=False) as page:
+        page.goto(f"{address}#race=A+maths+teacher&method=aded&step=17")
+        open_title(page, "A maths teacher")
+        part(page, "present").click()
+        part(page, "prediction-toggle").click()
+        drawn(page)
+        rows = [box_of(part(page, f"prediction-{name}")) for name in ("question", "choices", "next")]
+        assert rows[0]["bottom"] <= rows[1]["top"]
+        assert overlap({**rows[1], "right": rows[2]["right"]}, rows[2]), "the choices and the next step are in one row"
+        labels = page.locator(".ax-tree .textpoint text")
+        assert min(labels.evaluate_all("all => all.map(e => parseFloat(getComputedStyle(e).fontSize))")) >= 16
+        assert labels.filter(has_text="P 0.").count() > 10
+
+
+def test_while_presenting_the_prompt_is_in_view_and_other_races_can_be_opened(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, controls=False) as page:
+        open_title(page, "A maths teacher")
+        sync_api.expect(part(page, "race-next")).to_be_hidden()
+        part(page, "present").click()
+        for button, title in (("race-next", "Counting"), ("race-back", "A maths teacher"), ("race-back", "Which layer knows")):
+            part(page, button).click()
+            sync_api.expect(part(page, "race-title")).to_have_text(title)
+            sync_api.expect(part(page, "play")).to_be_focused()
+        sync_api.expect(part(page, "prompt")).to_contain_text("capital of France")
+        drawn(page)
+        buttons, prompt = box_of(page.locator(".ax-header-buttons")), box_of(part(page, "prompt-line"))
+        assert prompt["right"] <= buttons["left"]
+        assert buttons["bottom"] <= box_of(part(page, "sentence"))["top"] + 3
 
 
 def test_while_presenting_the_answer_to_a_prediction_moves_nothing(browser: sync_api.Browser, address: str):

@@ -46,8 +46,9 @@ export function mount({ part, changed, subscribe }) {
 function renderNode(root, step, node, header, recorded, moment) {
   const facts = node === TARGET ? targetFacts(step, header) : nodeFacts(step, node, header);
   const list = el("dl", { class: "ax-facts" });
-  for (const [name, value] of facts.rows.filter(([, shown]) => shown !== "–")) list.append(el("div", {}, el("dt", { text: name }), el("dd", { text: value })));
-  for (const [name, value] of facts.target) list.append(el("div", { class: "ax-fact-wide" }, el("dt", { text: name }), el("dd", { text: value })));
+  const append = (rows, attributes = {}) => list.append(...rows.map(([name, value]) => el("div", attributes, el("dt", { text: name }), el("dd", { text: value }))));
+  append(facts.rows.filter(isKnown));
+  append([...facts.wide.filter(isKnown), ...facts.target], { class: "ax-fact-wide" });
   const head = el(
     "p",
     { class: "ax-node-head" },
@@ -58,6 +59,9 @@ function renderNode(root, step, node, header, recorded, moment) {
   root.replaceChildren(...[head, list, score, historyFigure(recorded, node, header.method_settings, moment), el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
 }
 
+const isKnown = ([, value]) => value !== "–";
+
+// `wide`: what takes a row alone, of the draft; `target`: such rows, of the target.
 export function nodeFacts(step, node, header) {
   const { tree } = step;
   const rank = rankOf(tree, node);
@@ -66,11 +70,11 @@ export function nodeFacts(step, node, header) {
     [say("fact.visits"), number(column(tree, "visits")[node], 0)],
     [say("fact.value"), small(column(tree, "value")[node])],
     [say(priorTerm(header) === "prior" ? "fact.prior" : "fact.q"), precise(column(tree, "prior")[node])],
-    [say("fact.cumulative"), priorTerm(header) === "prior" ? "–" : precise(cumulativeProbability(tree, node))],
     ["PUCT", scoreText(column(tree, "score")[node])],
   ];
+  const wide = priorTerm(header) === "prior" ? [] : [[say("fact.cumulative"), precise(cumulativeProbability(tree, node))]];
   const known = !step.exists && tree.probability[node] !== null;
-  return { rows, target: [...(known ? [ofToken(tree.probability[node], rank)] : []), ...(choice?.logits ? [[say("node.after"), entropyText(choice)]] : [])], verdict: tree.verdict[node], token: tree.tokens[node], why: reasonText(step, node) };
+  return { rows, wide, target: [...(known ? [ofToken(tree.probability[node], rank)] : []), ...(choice?.logits ? [[say("node.after"), entropyText(choice)]] : [])], verdict: tree.verdict[node], token: tree.tokens[node], why: reasonText(step, node) };
 }
 
 // What the target says of the token itself; its choice after the token is another one.
@@ -88,7 +92,7 @@ export function targetFacts(step, header) {
   const after = visible(step.tree.texts[step.path[step.path.length - 1]]);
   const kind = targetTokenKind(step);
   const draw = residualDraw(step, header);
-  return { rows: [], target: choice ? [ofToken(choice.probability, choice.rank)] : [], verdict: kind, token, why: draw ? residualText(draw) : say(`why.${kind}`, { after }) };
+  return { rows: [], wide: [], target: choice ? [ofToken(choice.probability, choice.rank)] : [], verdict: kind, token, why: draw ? residualText(draw) : say(`why.${kind}`, { after }) };
 }
 
 function puct(tree, node, settings) {

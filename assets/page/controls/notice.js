@@ -81,12 +81,15 @@ export function mountNotice(element, props, watch, withLocal = false) {
   show();
 }
 
-// Marks an error that is longer than its line (gradio.css); other messages are cut, so that nothing moves, and the tooltip has all of it.
+// Marks a message that is longer than its line (gradio.css): an error takes lines below it; another one takes more of the line, for as long as the
+// server is busy, so that it moves only once. The tooltip has all of what is still cut.
 function markLong(box, text) {
+  const isCut = () => text.scrollWidth > text.clientWidth;
+  const error = box.dataset.kind === "error";
   box.dataset.long = "false";
-  const long = text.scrollWidth > text.clientWidth;
-  text.title = long ? text.textContent : "";
-  box.dataset.long = String(long && box.dataset.kind === "error");
+  box.dataset.wide = String(box.dataset.kind === "busy" && box.dataset.wide === "true");
+  if (isCut()) box.dataset[error ? "long" : "wide"] = "true";
+  text.title = isCut() ? text.textContent : "";
 }
 
 // A message of the server as text: engine messages inside it are translated, and large numbers are written as in the messages at the fields.

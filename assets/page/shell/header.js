@@ -14,7 +14,7 @@ import { copyLink, createCopied, createLinkNote } from "./linknote.js";
 import { closeMenu, closeMenusOutside } from "./menus.js";
 import { loadItem, storeItem } from "../core/storage.js";
 import { keepMarkup } from "../export/standalone.js";
-import { createPresent } from "./present.js";
+import { createOtherRaces, createPresent } from "./present.js";
 import { localize, language, onLanguage, sayOr } from "../core/words.js";
 
 const REST = 400; // milliseconds without a change before the address is written
@@ -32,6 +32,7 @@ export function mountHeader(element, props, watch, trigger) {
   wireTheme(part("theme"), address);
   wireLanguage(part("language"), trigger);
   createPresent(part("present"), address.link.hide === "controls", address.later);
+  createOtherRaces(part("chips"), part("race-back"), part("race-next"));
   createChips(part, (pageFiles().races ?? []).filter(({ hidden }) => !hidden).map(({ title }) => title));
   if (isEmbedded(window.location, address.link)) createEmbedded(address.text, note.box);
   const controls = document.getElementById("ax-controls");

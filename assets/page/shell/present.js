@@ -28,6 +28,20 @@ export function createPresent(button, first, changed) {
   set(first);
 }
 
+// The buttons for the recorded race before and after the one on screen, in the order of their chips, which presenting hides; after the last one
+// comes the first. A button that was pressed by pointer leaves the focus to the one that plays.
+export function createOtherRaces(chips, back, next) {
+  for (const [button, direction] of [[back, -1], [next, 1]]) {
+    button.addEventListener("click", ({ detail }) => {
+      const all = [...chips.children];
+      const at = all.findIndex((chip) => chip.getAttribute("aria-pressed") === "true");
+      const other = at < 0 && direction < 0 ? all.length - 1 : (at + direction + all.length) % all.length;
+      all[other]?.click();
+      if (detail) document.querySelector(PLAY)?.focus({ preventScroll: true });
+    });
+  }
+}
+
 const PAGES = { PageUp: -1, PageDown: 1 }; // keys of remote controls for slides
 
 // Arrow keys and those of remote controls while presenting: the next tab, after the last one the next step, and back. The returned function
