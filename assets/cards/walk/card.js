@@ -33,7 +33,7 @@ export function renderWalk(part, step, header) {
   setText(part("walk-intro"), say(`walk.intro.${kind}`));
   part("walk-keys").hidden = !COMPARED.includes(kind);
   const bars = barsOf(step, kind);
-  setText(part("walk-excess-name"), say(kind === "block" ? "residual.excess.weighted" : "residual.excess"));
+  setText(part("walk-excess-name"), say(kind === "block" ? "walk.excess.weighted" : "walk.excess"));
   for (const name of ["excess", "residual"]) part(`walk-${name}`).hidden = !bars[name];
   part("walk-head").replaceChildren(...headCells(HEADS[kind] ?? OTHERWISE));
   body.replaceChildren(...(kind === "block" ? prefixRows(step, names) : step.choices.flatMap((choice, i) => ROWS[kind]?.(step, i, kind, names, header) ?? walkRow(step, choice, i, names))));

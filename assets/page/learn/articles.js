@@ -67,7 +67,7 @@ function show(box, word) {
 
 // The lesson that explains why the text stays the same.
 function lessonButton(box) {
-  const button = el("button", { type: "button", class: "ax-pill ax-small-pill", "data-part": "term-lesson", text: say("term.lesson") });
+  const button = el("button", { type: "button", class: "ax-pill ax-small-pill", "data-part": "term-lesson", text: say("glossary.lesson") });
   button.addEventListener("click", () => {
     box.hidePopover();
     followLesson({ lesson: "draft-and-verify" });
