@@ -39,7 +39,15 @@ def test_chinese_texts_are_chinese_except_for_names():
     names |= {"compare.change", "compare.of-run", "run.variant", "run.options", "run.range", "verdict.comma", "walk.least"}
     names |= {"walk.ratio", "run.accepts", "whatif.p", "whatif.top-k", "whatif.top-p"}
     names |= {"lattice.change", "residual.p.left", "residual.excess.left"}
-    names |= {"walk.excess", "walk.excess.weighted", "walk.left", "residual.excess", "residual.rate.p", "residual.p.weighted", "residual.excess.weighted"}
+    names |= {
+        "walk.excess",
+        "walk.excess.weighted",
+        "walk.left",
+        "residual.excess",
+        "residual.rate.p",
+        "residual.p.weighted",
+        "residual.excess.weighted",
+    }
     assert [k for k in alike if k not in names and not re.fullmatch(r"article\.[\w-]+", k)] == []
 
 
