@@ -100,7 +100,7 @@ test("the draft of a draft model takes time in proportion to its depth, that of 
 });
 
 test("the estimate is beside the measured speed-up, of this run and as the median of its repeats where it differs", () => {
-  const run = (end, repeats) => ({ counts: [30], ends: [end], repeats });
+  const run = (end, repeats) => ({ steps: [{ seconds: { draft: 0, verify: end, commit: 0, update: 0 } }], counts: [30], ends: [end], repeats });
   assert.match(measuredSpeed(run(2, []), run(3, [])), /measured: 1\.50×$/);
   assert.match(measuredSpeed(run(2, [2, 2]), run(3, [2.8, 2.6])), /1\.50× in this run, 1\.40× as the median/);
   assert.equal(measuredSpeed(run(2, []), null), "");

@@ -5,7 +5,7 @@ import { runColour, splitAt } from "../../page/plot/lines.js";
 import { cssToken, el, fitted, fixed, milliseconds, number, setText } from "../../page/core/dom.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
 import { MAX_DEPTH, fittedCost, forwardPasses, machineCost, measured, measuredDepth, measuredNodes, optimum, throughputTable } from "../../page/record/estimate.js";
-import { FEW, last, plainRun, speedSpread } from "../../page/record/record.js";
+import { FEW, last, plainRun, runStats, speedSpread } from "../../page/record/record.js";
 import { engineText } from "../../page/record/enginetext.js";
 import { say, sentences } from "../../page/core/words.js";
 
@@ -64,9 +64,10 @@ function depthsTable(table, points) {
 
 // The measured speed-up over plain decoding, for the sentence of the estimate: of this run, and the median with its repeats where it differs.
 export function measuredSpeed(run, base) {
-  const tokens = (one) => last(one.counts, 0);
-  if (!base || Math.min(tokens(run), tokens(base)) < FEW) return "";
-  const now = fixed((last(base.ends) * tokens(run)) / (last(run.ends) * tokens(base)), 2);
+  if (!base) return "";
+  const [own, plain] = [run, base].map((one) => runStats(one, one.steps.length));
+  if (Math.min(own.tokens, plain.tokens) < FEW) return "";
+  const now = fixed(own.rate / plain.rate, 2);
   const median = fixed(speedSpread(run, base)?.[1] ?? Number(now), 2);
   return now === median ? say("throughput.run", { now }) : say("throughput.runs", { now, median });
 }

@@ -9,7 +9,6 @@ import { onLanguage, say, sayOr } from "../core/words.js";
 const TOURING = "ax-touring";
 const RENDERED = 150; // milliseconds until a requested step is on screen
 const PHONE = "(max-width: 640px)"; // as in the style sheets
-const BAR = 60; // pixels of the bar at the top of the window
 const KEYS = "(hover: hover)"; // what is used with a pointer probably has keys too
 
 export function createTour(opener) {
@@ -120,8 +119,9 @@ export function createTour(opener) {
 // The stage with its tabs, if the card at the bottom of the window leaves space for it down to the place, else the place.
 function withTabs(place, card) {
   const [stage, { top }] = [place.closest("[data-part='stage']"), card.getBoundingClientRect()];
-  const fits = () => top < window.innerHeight / 4 || place.getBoundingClientRect().bottom - stage.getBoundingClientRect().top <= top - BAR;
-  return stage && fits() ? stage : place;
+  if (!stage || top < window.innerHeight / 4) return stage ?? place;
+  const bar = parseFloat(getComputedStyle(stage).scrollMarginTop);
+  return place.getBoundingClientRect().bottom - stage.getBoundingClientRect().top <= top - bar ? stage : place;
 }
 
 // Where the page is scrolled to: the card of the tour is at the top or at the bottom of the window, and must not cover what it explains.
