@@ -26,8 +26,11 @@ def key_of(seed: int, position: int) -> int:
 
 
 def uniform(key: int, token: int) -> float:
-    """Uniform random number in (0, 1) with 53 bits, for a token and the key of its position."""
-    return ((_splitmix64((key + token * GOLDEN_GAMMA) & _MASK) >> 11) + 0.5) * 2.0**-53
+    """Uniform random number in (0, 1) with 52 bits, for a token and the key of its position.
+
+    With 53 bits the largest one would round to 1, and a token whose exponential is 0 is drawn whatever its probability.
+    """
+    return ((_splitmix64((key + token * GOLDEN_GAMMA) & _MASK) >> 12) + 0.5) * 2.0**-52
 
 
 def signed(value: int) -> int:
@@ -46,7 +49,7 @@ def exponentials(keys: torch.Tensor, vocab: int) -> torch.Tensor:
         float64 ``[n, vocab]``.
     """
     state = keys[:, None] + signed(GOLDEN_GAMMA) * torch.arange(1, vocab + 1, device=keys.device)  # modulo 2**64
-    return -((_shift_right(_mix_tensor(state), 11).double() + 0.5) * 2.0**-53).log()
+    return -((_shift_right(_mix_tensor(state), 12).double() + 0.5) * 2.0**-52).log()
 
 
 @njit(cache=True)
@@ -66,7 +69,7 @@ def key_of_compiled(seed: np.uint64, position: int) -> np.uint64:
 def uniform_compiled(key: np.uint64, token: int) -> float:
     """As ``uniform``, for compiled code."""
     state = key + np.uint64(GOLDEN_GAMMA) * (np.uint64(token) + np.uint64(1))
-    return (float(_mix_compiled(state) >> np.uint64(11)) + 0.5) * 2.0**-53
+    return (float(_mix_compiled(state) >> np.uint64(12)) + 0.5) * 2.0**-52
 
 
 def _splitmix64(x: int) -> int:

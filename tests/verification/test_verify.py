@@ -7,8 +7,9 @@ from scipy import stats
 
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
+from aded.sampling import rng
 from aded.sampling.logits_pipeline import Rule, sample
-from aded.sampling.rng import exponentials, key_of, next_uniform, signed, uniform
+from aded.sampling.rng import exponentials, key_of, next_uniform, signed, uniform, uniform_compiled
 from aded.sampling.settings import SamplingSettings
 from aded.verification.tree_walk import verdicts
 from aded.verification.verify import verify
@@ -100,7 +101,27 @@ def test_compiled_code_draws_the_same_random_numbers():
     key = state = key_of(2, 9)
     for token in range(300):
         draw, state = next_uniform(np.uint64(state))
-        assert draw == pytest.approx(uniform(key, token), rel=0, abs=2.0**-53)
+        assert draw == pytest.approx(uniform(key, token), rel=0, abs=2.0**-52)
+
+
+@pytest.mark.parametrize(("hashed", "expected"), [(0, 2.0**-53), (2**64 - 1, 1 - 2.0**-53)])
+def test_the_smallest_and_the_largest_random_number_are_inside_the_interval(hashed, expected):
+    key = (state_of_hash(hashed) - rng.GOLDEN_GAMMA) % 2**64
+    assert uniform(key, 0) == uniform_compiled(np.uint64(key), 0) == expected
+    found = exponentials(torch.tensor([signed(key)]), 1)
+    assert found.item() == pytest.approx(-np.log(expected))
+    assert found.item() > 0
+
+
+def state_of_hash(hashed: int) -> int:
+    """The state whose SplitMix64 hash this is: its steps, in reverse."""
+    z = hashed
+    for shift, multiplier in ((31, rng._MULTIPLIER_2), (27, rng._MULTIPLIER_1), (30, 1)):
+        undone = z
+        for _ in range(64 // shift):
+            undone = z ^ (undone >> shift)
+        z = undone * pow(multiplier, -1, 2**64) % 2**64
+    return z
 
 
 def test_tokens_of_probability_zero_are_never_drawn():

@@ -19,7 +19,7 @@ export function keyOf(seed, position) {
 
 // Uniform random number in (0, 1) of a token and a key.
 export function uniform(key, token) {
-  return (Number(splitmix64(wrap(key + BigInt(token) * GOLDEN_GAMMA)) >> 11n) + 0.5) * 2 ** -53;
+  return (Number(splitmix64(wrap(key + BigInt(token) * GOLDEN_GAMMA)) >> 12n) + 0.5) * 2 ** -52;
 }
 
 // The random number of a token at the i-th choice of a step; null if the page cannot compute it, because the seed is too large.
