@@ -81,9 +81,13 @@ def test_a_saved_race_opens_on_the_site_and_in_a_saved_page(folder: Path, browse
     context.close()
     context, page, wrong = alone(browser, file)
     sync_api.expect(part(page, "race-title")).to_have_text("First")
-    drop(page, "notes.txt", "text")
+    drop(page, ("notes.txt", "text"))
     sync_api.expect(part(page, "open-error")).to_contain_text("“notes.txt” is not a JSON file.")
-    drop(page, "again.json", trace.dumps(make_race(["c", " d"])))
+    race = trace.dumps(make_race(["c", " d"]))
+    drop(page, ("one.json", race), ("two.json", race))
+    sync_api.expect(part(page, "open-error")).to_contain_text("Only one file")
+    sync_api.expect(part(page, "race-title")).to_have_text("First")
+    drop(page, ("again.json", race))
     sync_api.expect(part(page, "race-title")).to_have_text("again.json")
     sync_api.expect(part(page, "open-error")).to_be_hidden()
     assert text_of(page, "aded") == "c d"
@@ -91,14 +95,15 @@ def test_a_saved_race_opens_on_the_site_and_in_a_saved_page(folder: Path, browse
     context.close()
 
 
-def drop(page: sync_api.Page, name: str, content: str) -> None:
+def drop(page: sync_api.Page, *files: tuple[str, str]) -> None:
+    """Drops files with these names and contents onto the page."""
     page.evaluate(
-        """([name, content]) => {
+        """(files) => {
             const dataTransfer = new DataTransfer();
-            dataTransfer.items.add(new File([content], name));
+            for (const [name, content] of files) dataTransfer.items.add(new File([content], name));
             document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
         }""",
-        [name, content],
+        files,
     )
 
 

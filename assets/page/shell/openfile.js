@@ -47,10 +47,14 @@ export function createOpening(part, state, show) {
   });
   document.addEventListener("dragover", (event) => event.dataTransfer.types.includes("Files") && event.preventDefault());
   document.addEventListener("drop", (event) => {
-    const [file] = event.dataTransfer.files;
-    if (!file) return;
+    const { files } = event.dataTransfer;
+    if (!files.length) return;
     event.preventDefault();
-    open(file);
+    if (files.length === 1) open(files[0]);
+    else {
+      ask(); // a file that is still being read is not opened
+      report([["file.several", {}]]);
+    }
   });
   on("shown", ({ race }) => {
     if (shown !== race.id) report([]);
