@@ -34,6 +34,8 @@ def test_only_tests_marked_timing_read_a_clock():
 def test_tests_wait_for_events_and_one_constant_limits_every_wait():
     assert found(r"wait_for_timeout\(") == []
     assert found(r"timeout=\d|\.(wait|join)\(\d|wait_for\(.*, [\d.]+\)", "test_load.py", "browsing.py") == []
+    after_5_s = r"(?<!\w)Client\((?!.*HANG)|\bhttpx\.(get|post|stream|request|head)\((?!.*HANG)"
+    assert found(after_5_s) == []
 
 
 OTHER_WORDS = (

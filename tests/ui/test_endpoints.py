@@ -18,7 +18,7 @@ from conftest import ROOT
 from gradio_client import Client
 from serving_fakes import FakeEngine, GatedEngine, fake_service, serving
 from ui_fakes import WORDS
-from waiting import HANG, http, until
+from waiting import HANG, api_client, http, until
 
 from aded.core import trace
 from aded.drafters.registry import METHODS
@@ -35,7 +35,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def client(address: str) -> Iterator[Client]:
-    found = Client(address, verbose=False)
+    found = api_client(address)
     yield found
     found.close()
 
@@ -129,14 +129,14 @@ def test_more_tokens_than_the_limit_are_cut_with_a_notice(client: Client):
 
 def test_a_second_run_of_a_session_is_refused_and_a_run_of_another_session_waits(gated: tuple[str, GatedEngine, Service]):
     address, engine, service = gated
-    first, other = Client(address, verbose=False), Client(address, verbose=False)
+    first, other = api_client(address), api_client(address)
     running = first.submit("hello", api_name="/generate")
     assert engine.on.wait(HANG)
     with pytest.raises(Exception, match="One race at a time"):
         first.predict("hello", api_name="/generate")
     waiting = other.submit("hello", api_name="/generate")
     until(lambda: service.scheduler.waiting == 1)
-    third = Client(address, verbose=False)
+    third = api_client(address)
     with pytest.raises(Exception, match="The server is busy: 2 requests are in progress or queued"):
         third.predict("hello", api_name="/generate")
     until(lambda: len(waiting.outputs()) > 0)
@@ -224,7 +224,7 @@ def test_an_endpoint_that_streams_cannot_be_called_for_a_single_answer(address: 
 
 def test_a_cancelled_job_frees_the_model(gated: tuple[str, GatedEngine, Service]):
     address, engine, service = gated
-    client = Client(address, verbose=False)
+    client = api_client(address)
     job = client.submit("hello", api_name="/generate")
     assert engine.on.wait(HANG)
     until(lambda: len(job.outputs()) > 0)
@@ -271,7 +271,7 @@ class OneBadRun(FakeEngine):
 def test_a_failed_run_is_reported_and_the_next_one_works():
     service = fake_service(OneBadRun())
     with serving(service) as address:
-        client = Client(address, verbose=False)
+        client = api_client(address)
         with pytest.raises(Exception, match="the run failed: OutOfMemoryError; try again"):
             client.predict("too much", api_name="/generate")
         assert client.predict("hello", api_name="/generate")["text"] == WORDS

@@ -10,9 +10,9 @@ import string
 import zlib
 from pathlib import Path
 
-import httpx
 import pytest
 from serving_fakes import fake_service, serving
+from waiting import http
 
 from ui.serving.kept import KeptRaces
 
@@ -104,10 +104,10 @@ def test_a_kept_race_is_served_and_another_id_has_no_content():
     service = fake_service()
     service.races.keep(race("0123456789abcdef"))
     with serving(service) as address:
-        found = httpx.get(f"{address}/races/0123456789abcdef")
+        found = http.get(f"{address}/races/0123456789abcdef")
         assert (found.status_code, found.text) == (200, race("0123456789abcdef"))
         assert (found.headers["cache-control"], found.headers["x-aded-kept"]) == ("no-store", "memory")
-        named = httpx.head(f"{address}/races/0123456789abcdef")
+        named = http.head(f"{address}/races/0123456789abcdef")
         assert (named.status_code, named.headers["x-aded-kept"], named.text) == (200, "memory", "")
-        assert httpx.get(f"{address}/races/fedcba9876543210").status_code == 204
-        assert httpx.get(f"{address}/races/x").status_code == 404
+        assert http.get(f"{address}/races/fedcba9876543210").status_code == 204
+        assert http.get(f"{address}/races/x").status_code == 404

@@ -261,7 +261,7 @@ def figures_of(address: str, results: Results, solo_steps: list[float]) -> dict[
 
     import aded
 
-    metrics = httpx.get(f"{address}/metrics").text
+    metrics = httpx.get(f"{address}/metrics", timeout=HANG).text
     flat = [value for at, value in results.memory if at >= WARM_UP]
     third = max(1, len(flat) // 3)
     return {

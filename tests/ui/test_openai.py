@@ -9,10 +9,9 @@ from typing import Any
 
 import openai
 import pytest
-from gradio_client import Client
 from serving_fakes import FakeEngine, GatedEngine, fake_service, serving
 from ui_fakes import WORDS, make_trace
-from waiting import HANG, http, until
+from waiting import HANG, api_client, http, until
 
 from aded.core.chat import Chat, Turn
 from aded.drafters.registry import METHODS
@@ -259,7 +258,7 @@ def test_a_client_that_disconnects_frees_the_model_within_a_step(gated: tuple[st
     engine.free = 3 if stream else 0
 
     async def leave() -> None:
-        async with openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="any", max_retries=0) as client:
+        async with openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="any", max_retries=0, timeout=HANG) as client:
             asked = asyncio.create_task(client.chat.completions.create(**CHAT, stream=stream))
             if stream:
                 await anext(await asked)
@@ -421,7 +420,7 @@ def test_the_text_of_the_real_model_is_that_of_generate_and_a_conversation_conti
     budget = {"budget": "12"}
     service = Service(Models(("default",), loader=lambda *_: real_model), engine=Engine())
     with serving(service) as address, client_of(address) as client:
-        other = Client(address, verbose=False)
+        other = api_client(address)
         told = other.predict("Name three rivers.", max_new_tokens=24, **asked, **budget, api_name="/generate")
         other.close()
         messages: list[Any] = [{"role": "user", "content": "Name three rivers."}]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gradio_client import Client
-from waiting import http
+from waiting import api_client, http
 
 pytest_plugins = ("proxy_fixtures",)
 
@@ -15,4 +14,4 @@ def test_page_metrics_and_endpoints_are_below_the_path(proxied: str, path: str):
 
 
 def test_a_client_is_served_below_the_path(proxied: str):
-    assert Client(f"{proxied}/", verbose=False).predict("hello", api_name="/generate")["state"] == "done"
+    assert api_client(f"{proxied}/").predict("hello", api_name="/generate")["state"] == "done"
