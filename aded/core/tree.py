@@ -70,7 +70,8 @@ class DraftDistributions:
         """Check, at the cost of reading every distribution, that nodes with these tokens (int32 ``[n]``) can have been drawn.
 
         Raises:
-            DraftError: a distribution is not finite, is negative or does not sum to 1, or a token has probability 0.
+            DraftError: a distribution is not finite, is negative or does not sum to 1, a token has probability 0, or a token was
+                drawn twice from one distribution without replacement.
         """
         q = self.distributions
         used = q[np.unique(self.rows[1:]).tolist()]
@@ -79,6 +80,9 @@ class DraftDistributions:
         for node in range(1, len(tokens)):
             if tokens[node] >= q.shape[1] or q[self.rows[node], tokens[node]] <= 0:
                 raise DraftError(f"node {node} holds token {tokens[node]}, whose probability in its distribution is 0")
+            drawn = (self.rows[1:node] == self.rows[node]) & (tokens[1:node] == tokens[node])
+            if not self.replacement and drawn.any():
+                raise DraftError(f"node {node} repeats token {tokens[node]} of its distribution, drawn without replacement")
 
 
 @dataclass(frozen=True)

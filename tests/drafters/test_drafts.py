@@ -81,6 +81,10 @@ FAULTS = {
     "a negative distribution": (lambda root: drawn(root, Q - 2 * torch.eye(2, VOCAB), [-1, 0]), "not all finite"),
     "a distribution of sum 2": (lambda root: drawn(root, 2 * Q, [-1, 0]), "of sum 1"),
     "a token that cannot have been drawn": (lambda root: drawn(root, torch.eye(2, VOCAB).double(), [-1, 0]), "is 0"),
+    "a token drawn twice without replacement": (
+        lambda root: DraftTree([root, 7, 7], [-1, 0, 0], sampled_from=DraftDistributions(Q, [-1, 0, 0], replacement=False)),
+        "node 2 repeats token 7",
+    ),
     "one row for two nodes": (
         lambda root: DraftTree(
             np.array([root, 7, 8]), np.array([-1, 0, 1]), sampled_from=DraftDistributions(Q, np.array([-1, 0, 0]))
@@ -131,6 +135,14 @@ def test_sampled_siblings_may_contain_a_token_twice_with_rejection_sampling(targ
     assert len(Decoder(targets["eager"], Careless(made), settings).run(PROMPT).token_ids) == 9
     with pytest.raises(AdedError, match=re.escape("node 2 repeats token 7")):
         Decoder(targets["eager"], Careless(made), GenerationSettings(max_new_tokens=9, budget=BUDGET)).run(PROMPT)
+
+
+def test_siblings_of_two_distributions_may_contain_a_token_twice_without_replacement(targets):
+    def made(root):
+        return DraftTree([root, 7, 7], [-1, 0, 0], sampled_from=DraftDistributions(Q, [-1, 0, 1], replacement=False))
+
+    settings = GenerationSettings(max_new_tokens=9, budget=BUDGET, temperature=0.8)
+    assert len(Decoder(targets["eager"], Careless(made), settings).run(PROMPT).token_ids) == 9
 
 
 @pytest.mark.parametrize("budget", [BUDGET, "auto"])
