@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aded.cli import method_options
-from aded.cli.model_options import add_model_options, model_files
+from aded.cli.model_options import add_model_options
 from aded.core.errors import AdedError, check_text
 from aded.core.limits import MAX_NODES
+from aded.core.validation import model_files
 
 if TYPE_CHECKING:
     from aded.decoding.decoder import GenerationSettings

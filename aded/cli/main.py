@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from aded.cli import generation_options, method_options
-from aded.cli.model_options import add_model_options, load_model, model_files
+from aded.cli.model_options import add_model_options, load_model
 from aded.core.errors import MODEL_PLACEHOLDER, AdedError
 from aded.core.interrupts import immediate_interrupts
 from aded.core.paths import DEFAULT_PLACE, prepare
-from aded.core.validation import check_distinct, check_file, check_not_empty, check_readable, check_results
+from aded.core.validation import check_distinct, check_file, check_not_empty, check_readable, check_results, model_files
 from aded.tasks import engine as task_engine
 
 PROGRAM = "python -m aded"

@@ -7,9 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from aded.cli.model_options import model_files
 from aded.core.errors import AdedError
-from aded.core.validation import check_readable, files_in, flag
+from aded.core.validation import check_readable, files_in, flag, model_files
 
 if TYPE_CHECKING:
     from aded.drafters.registry import Method

@@ -34,11 +34,6 @@ MODEL_OPTIONS = ("model", "device", "device_map", "tp", "dtype", "attention")
 """Names of the options that `add_model_options` adds."""
 
 
-def model_files(*specs: str) -> list[str]:
-    """Those of the requested models that are files."""
-    return [spec for spec in specs if os.path.isfile(spec)]
-
-
 def load_model(options: argparse.Namespace, progress: Any, drafts: bool = True) -> Any:
     """Load the model selected by the options. With tensor parallelism, only the first process keeps its output.
 

@@ -7,6 +7,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterable
+from fnmatch import fnmatch
 from pathlib import Path
 
 from aded.core.errors import AdedError
@@ -98,6 +99,28 @@ def files_in(folder: str) -> list[str]:
         return sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
     except OSError as error:
         raise AdedError(f"cannot read {folder}: {error.strerror or error}; make the folder readable") from None
+
+
+FILES_OF_A_MODEL = (
+    *("config.json", "generation_config.json", "model*.safetensors*", "pytorch_model*", "tokenizer*", "*.model", "*.py"),
+    *("special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "chat_template*"),
+)
+"""Names of the files that Transformers reads in a model's folder, as `fnmatch` patterns."""
+
+
+def model_files(*specs: str) -> list[str]:
+    """The files of those of the requested models that are on this machine: a file, or the files of a folder.
+
+    Raises:
+        AdedError: a folder cannot be read.
+    """
+    found: list[str] = []
+    for path in map(os.path.expanduser, specs):
+        if os.path.isdir(path):
+            found += [file for file in files_in(path) if any(fnmatch(os.path.basename(file), name) for name in FILES_OF_A_MODEL)]
+        elif os.path.isfile(path):
+            found.append(path)
+    return found
 
 
 def check_ordinary(path: str | os.PathLike[str]) -> None:

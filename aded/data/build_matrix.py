@@ -7,7 +7,6 @@ After an interruption the same command resumes there and produces the same bytes
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import aded
 from aded.core.errors import AdedError
 from aded.core.paths import artifact_folder
 from aded.core.trace import write_atomically
-from aded.core.validation import check_distinct, check_file, check_readable, flag, refuse_ignored
+from aded.core.validation import check_distinct, check_file, check_readable, flag, model_files, refuse_ignored
 from aded.data import corpus, ngram_counting, sharded_counting
 from aded.data.conversations import MAX_REPEATED_BATCHES, Collection, pack, repetition_error, unpack
 from aded.data.job_folder import SPILL, WorkFolder, npy_bytes, store, work_folder
@@ -97,7 +96,7 @@ def _check(options: argparse.Namespace) -> None:
 def _check_paths(options: argparse.Namespace) -> None:
     inputs = [*(options.text or ()), options.tokens, options.beginnings]
     check_readable(inputs)
-    inputs += [options.model] if os.path.isfile(options.model) else []
+    inputs += model_files(options.model)
     check_file(options.out)
     check_file(options.keep_text)
     check_distinct("--out", options.out, inputs)

@@ -18,7 +18,7 @@ from ui_fakes import make_race
 from waiting import HANG
 
 from aded.cli import bench, generation_options, main, method_options, model_options
-from aded.core import trace
+from aded.core import trace, validation
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.registry import METHODS
 from aded.engine.target_model import TargetModel
@@ -226,13 +226,24 @@ OVERWRITTEN = {
     "heads of a decode": ["generate", "--prompt", "a", "--method", "medusa", "--heads", "a", "--trace", "a"],
     "draft of a decode": ["generate", "--prompt", "a", "--method", "speculative", "--draft", "a", "--trace", "a"],
     "model of a decode": ["generate", "--prompt", "a", "--model", "a", "--trace", "a"],
+    "model folder of a decode": ["generate", "--prompt", "a", "--model", "folder", "--trace", "folder/config.json"],
+    "weights of a decode": ["generate", "--prompt", "a", "--model", "~/folder", "--trace", "folder/model.safetensors"],
+    "model in the home folder": ["generate", "--prompt", "a", "--model", "~/a", "--trace", "a"],
+    "draft model of a decode": [
+        *("generate", "--prompt", "a", "--method", "specinfer", "--draft-model", "folder", "--trace", "folder/tokenizer.json")
+    ],
     "matrix that is pruned": ["matrix", "prune", "a", "--rows", "1", "--out", "a"],
     "matrix that is merged": ["matrix", "merge", "b", "a", "--out", "a"],
     "beginnings": ["matrix", "build", "--self-written", "9", "--beginnings", "a", "--out", "a"],
     "text of a matrix": ["matrix", "build", "--text", "a", "--out", "a"],
     "model of a matrix": ["matrix", "build", "--text", "b", "--model", "a", "--out", "a"],
+    "model folder of a matrix": ["matrix", "build", "--text", "b", "--model", "folder", "--out", "folder/tokenizer.json"],
+    "model whose text is kept": [
+        *("matrix", "build", "--self-written", "9", "--model", "folder", "--keep-text", "folder/config.json", "--out", "c")
+    ],
     "text of a datastore": ["datastore", "build", "--text", "a", "--out", "a"],
     "model of a datastore": ["datastore", "build", "--text", "b", "--model", "a", "--out", "a"],
+    "model folder of a datastore": ["datastore", "build", "--text", "b", "--model", "folder", "--out", "folder/tokenizer.json"],
     "results": ["bench", "--table", "a", "--embed", "a", "--name", "x"],
     "questions": ["bench", "--questions", "out/results.json", "--out", "out"],
     "records": ["bench", "--recorded", "out/cells.jsonl", "--out", "out"],
@@ -246,6 +257,7 @@ OVERWRITTEN = {
     "heads of a race": ["race", "--prompt", "a", "--methods", "medusa", "--heads", "a", "--out", "a"],
     "draft of a race": ["race", "--prompt", "a", "--methods", "speculative", "--draft", "a", "--out", "a"],
     "model of a race": ["race", "--prompt", "a", "--methods", "plain", "--model", "a", "--out", "a"],
+    "model folder of a race": ["race", "--prompt", "a", "--methods", "plain", "--model", "folder", "--out", "folder/config.json"],
     "held-out text": ["train", "draft", "--corpus", "self", "--held-out", "out/draft.md", "--out", "out"],
 }
 
@@ -253,12 +265,21 @@ OVERWRITTEN = {
 @pytest.mark.parametrize("case", OVERWRITTEN)
 def test_no_input_is_overwritten(no_model, capsys, tmp_path, monkeypatch, case):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "out").mkdir()
-    for name in ("a", "b", "out/results.json", "out/cells.jsonl", "out/table.md", "out/heads.md", "out/draft.md"):
+    (tmp_path / "folder").mkdir()
+    model = ("folder/config.json", "folder/model.safetensors", "folder/tokenizer.json")
+    for name in ("a", "b", "out/results.json", "out/cells.jsonl", "out/table.md", "out/heads.md", "out/draft.md", *model):
         (tmp_path / name).write_text("what was there")
     assert run(*OVERWRITTEN[case]) == 2
     assert "which this command uses as" in capsys.readouterr().err
     assert {path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == {"what was there"}
+
+
+def test_an_earlier_output_in_a_model_s_folder_is_no_input(tmp_path):
+    for name in ("config.json", "run.json", "my.trigram.safetensors"):
+        (tmp_path / name).write_text("what was there")
+    assert validation.model_files(str(tmp_path)) == [str(tmp_path / "config.json")]
 
 
 RACES = {

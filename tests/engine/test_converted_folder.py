@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,12 @@ def check_standard(folder: Path, expected: torch.Tensor) -> None:
 def test_a_converted_gguf_file_is_a_standard_folder(tmp_path: Path):
     model = tiny_model("llama", scale=1.0, tie_word_embeddings=True)
     check_standard(Path(weights.resolve(write_gguf(model, tmp_path / "m.gguf"))), logits(model))
+
+
+def test_other_users_may_read_a_converted_model(tmp_path: Path):
+    folder = Path(weights.resolve(write_gguf(tiny_model("llama", tie_word_embeddings=True), tmp_path / "m.gguf")))
+    assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o644}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
 
 
 @pytest.fixture

@@ -259,11 +259,13 @@ def _remove_scratch_folders(parent: Path, prefix: str) -> None:
 def _convert_into(path: Path, folder: Path, progress: Progress) -> None:
     _remove_scratch_folders(folder.parent, f".{folder.name}.")
     scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    scratch.chmod(0o755)  # other users of a shared cache may read the model
     try:
         _convert(path, scratch, progress)
         sizes = {file.name: file.stat().st_size for file in scratch.iterdir()}
         (scratch / "aded.json").write_text(json.dumps({"source": path.name, "version": CONVERSION_VERSION, "sizes": sizes}))
+        scratch.chmod(0o755)  # other users of a shared cache may read the model
+        for file in scratch.iterdir():
+            file.chmod(0o644)  # safetensors makes files that only their owner may read
         shutil.rmtree(folder, ignore_errors=True)
         scratch.replace(folder)
     finally:
