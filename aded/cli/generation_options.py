@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aded.cli import method_options
@@ -18,6 +18,8 @@ from aded.core.validation import model_files
 if TYPE_CHECKING:
     from aded.decoding.decoder import GenerationSettings
 
+LONGEST = 2**24
+"""Characters of a prompt file, more than any model's context holds; without a limit, /dev/zero would fill the memory."""
 BUDGET = f"maximum nodes of a draft tree, root included, at most {MAX_NODES}; auto (default): from measured costs"
 
 
@@ -94,9 +96,12 @@ def inputs(options: argparse.Namespace, given: Mapping[str, Any]) -> list[str | 
 
 def _prompt_of_file(options: argparse.Namespace) -> str:
     try:
-        text = sys.stdin.read() if options.prompt_file == "-" else Path(options.prompt_file).read_text(encoding="utf-8")
-        return text.removeprefix("\ufeff")  # the byte order mark that some editors write
+        with nullcontext(sys.stdin) if options.prompt_file == "-" else open(options.prompt_file, encoding="utf-8") as file:
+            text = file.read(LONGEST + 1).removeprefix("\ufeff")  # the byte order mark that some editors write
     except OSError as error:
         raise AdedError(f"cannot read {options.prompt_file}: {error.strerror}; give the path of a text file") from None
     except UnicodeDecodeError:
         raise AdedError(f"{options.prompt_file} is not UTF-8 text; save it as UTF-8") from None
+    if len(text) > LONGEST:
+        raise AdedError(f"{options.prompt_file} has more than {LONGEST:,} characters; give a shorter prompt")
+    return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -158,7 +159,7 @@ def specs_of(path: str) -> list[RaceSpec]:
     """
     check_readable([path])
     try:
-        specs = _LIST.validate_json(Path(path).read_bytes())
+        specs = _LIST.validate_json(Path(path).read_bytes().removeprefix(codecs.BOM_UTF8))
     except ValidationError as error:
         where, message = first_fault(error, "list")
         raise AdedError(

@@ -5,6 +5,7 @@ Independent of the engine: a trace has only numbers and text. Every number is fi
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import os
@@ -565,7 +566,7 @@ def load(path: str | os.PathLike[str]) -> Race:
         TraceError: the file is missing, damaged or of another version.
     """
     try:
-        return loads(Path(path).read_bytes())
+        return loads(Path(path).read_bytes().removeprefix(codecs.BOM_UTF8))
     except OSError as error:
         raise TraceError("missing", f"cannot read {path}: {error.strerror}; give the path of a recorded trace") from None
 

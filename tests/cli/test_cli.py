@@ -400,7 +400,7 @@ def test_two_runs_of_a_method_with_different_options_have_their_options_in_the_l
 def test_races_of_a_list_are_recorded_with_their_settings(tiny, capsys, tmp_path):
     races = [GOOD_RACE, GOOD_RACE | {"title": "b", "methods": ["plain", "aded"], "settings": {"max_new_tokens": 3}}]
     races[1]["options"] = {"depth": 2}
-    (tmp_path / "races.json").write_text(json.dumps(races))
+    (tmp_path / "races.json").write_text(json.dumps(races), encoding="utf-8-sig")
     assert run("race", "--list", str(tmp_path / "races.json"), "--out", str(tmp_path / "out"), "--max-new-tokens", "2") == 0
     made = {file.stem: trace.load(file) for file in (tmp_path / "out").iterdir()}
     lengths = {name: [len(one.token_ids) for one in race.lanes] for name, race in made.items()}
@@ -418,6 +418,7 @@ def test_no_race_is_recorded_if_the_prompt_of_a_later_one_is_too_long(tiny, caps
 LATE = {
     "blank prompt": ["generate", "--prompt", " \n"],
     "blank prompt file": ["generate", "--prompt-file", "blank"],
+    "endless prompt file": ["generate", "--prompt-file", "/dev/zero"],
     "prompt that is no Unicode": ["generate", "--prompt", "\ud800"],
     "corpus": ["generate", "--prompt", "a", "--corpus", "half"],
     "preset": ["generate", "--prompt", "a", "--preset", "best"],

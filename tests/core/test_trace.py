@@ -133,6 +133,11 @@ def test_files_that_are_no_traces_are_refused(text):
         trace.loads(text)
 
 
+def test_a_byte_order_mark_before_a_trace_is_ignored(made, tmp_path):
+    (tmp_path / "marked.json").write_text(trace.dumps(made), encoding="utf-8-sig")
+    assert trace.load(tmp_path / "marked.json").lanes == [made]
+
+
 def test_missing_and_unwritable_files_are_refused(made, tmp_path):
     with pytest.raises(AdedError, match="cannot read"):
         trace.load(tmp_path / "none.json")
