@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,10 +15,12 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from app_process import free_port, wait_for
 from conftest import ROOT
+from gradio import http_server, networking
 from serving_fakes import fake_service, serving
 from waiting import HANG, http, until
 
 from aded.core.errors import AdedError
+from ui.serving import server as server_module
 from ui.serving.http.connections import ALIVE
 from ui.serving.server import Address, launch
 
@@ -108,6 +111,20 @@ def test_the_server_can_listen_on_ipv6(host: str):
     finally:
         service.close(HANG)
         page.close(verbose=False)
+
+
+def test_a_busy_machine_may_take_its_time_to_start(monkeypatch):
+    """Gradio waits 5 s until the server listens and 3 s for an answer of the page, and then refuses to start."""
+
+    def impatient(started: http_server.Server) -> None:
+        started.thread = threading.Thread(target=started.run, daemon=True)
+        started.thread.start()
+        raise http_server.ServerFailedToStartError("Server failed to start.")
+
+    monkeypatch.setattr(server_module, "_GRADIOS_START", impatient)
+    monkeypatch.setattr(networking, "url_ok", lambda _: False)
+    with serving(fake_service()) as address:
+        assert http.get(f"{address}/healthz").status_code == 200
 
 
 def test_a_port_in_use_is_reported():

@@ -18,6 +18,7 @@ import gradio as gr
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
+from gradio import http_server
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
 from starlette.routing import Route
@@ -41,6 +42,7 @@ FLUSH_SECONDS = 2.0
 """Maximum time for the last updates of jobs to reach their readers."""
 CLOSE_SECONDS = 1.0
 """Maximum time for connections to close; remaining ones are cut."""
+_GRADIOS_START = http_server.Server.run_in_thread
 POLL_SECONDS = 0.01
 """Polling interval of Gradio's queue; the default is a thousand times per second."""
 THREADS = 40
@@ -87,6 +89,7 @@ def launch(service: Service, address: Address, tools: bool = True) -> Page:
 
 def _launch(page: gr.Blocks, service: Service, address: Address, places: int, tools: bool) -> None:
     connections = Connections(service.sessions.free)
+    http_server.Server.run_in_thread = _run_in_thread
     page.launch(
         server_name=f"[{address.host}]" if ":" in address.host else address.host,  # brackets for IPv6 in URLs
         server_port=address.port,
@@ -105,6 +108,7 @@ def _launch(page: gr.Blocks, service: Service, address: Address, places: int, to
         quiet=True,
         mcp_server=tools,
         prevent_thread_lock=True,
+        _frontend=False,  # no check, with 3 s to answer, that the page can be reached: it fails on a busy machine
         app_kwargs={
             "routes": routes(service, connections),
             "middleware": [
@@ -113,6 +117,17 @@ def _launch(page: gr.Blocks, service: Service, address: Address, places: int, to
             ],
         },
     )
+
+
+def _run_in_thread(server: http_server.Server) -> None:
+    """Start the server and wait until it listens or ends; Gradio gives up after 5 s, which is too short on a busy machine."""
+    try:
+        _GRADIOS_START(server)
+    except http_server.ServerFailedToStartError:
+        while not server.started and server.thread.is_alive():
+            server.thread.join(POLL_SECONDS)
+        if not server.started:
+            raise
 
 
 def check_temporary_folder() -> None:
