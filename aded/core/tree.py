@@ -80,8 +80,7 @@ class DraftDistributions:
         for node in range(1, len(tokens)):
             if tokens[node] >= q.shape[1] or q[self.rows[node], tokens[node]] <= 0:
                 raise DraftError(f"node {node} holds token {tokens[node]}, whose probability in its distribution is 0")
-            drawn = (self.rows[1:node] == self.rows[node]) & (tokens[1:node] == tokens[node])
-            if not self.replacement and drawn.any():
+            if not self.replacement and ((self.rows[1:node] == self.rows[node]) & (tokens[1:node] == tokens[node])).any():
                 raise DraftError(f"node {node} repeats token {tokens[node]} of its distribution, drawn without replacement")
 
 

@@ -101,7 +101,7 @@ def test_compiled_code_draws_the_same_random_numbers():
     key = state = key_of(2, 9)
     for token in range(300):
         draw, state = next_uniform(np.uint64(state))
-        assert draw == pytest.approx(uniform(key, token), rel=0, abs=2.0**-52)
+        assert draw == pytest.approx(uniform(key, token), rel=0, abs=2.0**-53)
 
 
 @pytest.mark.parametrize(("hashed", "expected"), [(0, 2.0**-53), (2**64 - 1, 1 - 2.0**-53)])

@@ -42,7 +42,6 @@ FLUSH_SECONDS = 2.0
 """Maximum time for the last updates of jobs to reach their readers."""
 CLOSE_SECONDS = 1.0
 """Maximum time for connections to close; remaining ones are cut."""
-_GRADIOS_START = http_server.Server.run_in_thread
 POLL_SECONDS = 0.01
 """Polling interval of Gradio's queue; the default is a thousand times per second."""
 THREADS = 40
@@ -117,6 +116,9 @@ def _launch(page: gr.Blocks, service: Service, address: Address, places: int, to
             ],
         },
     )
+
+
+_GRADIOS_START = http_server.Server.run_in_thread
 
 
 def _run_in_thread(server: http_server.Server) -> None:
